@@ -1,0 +1,64 @@
+"""The command line. Commands are imported when called, so that `openbook --help` answers at once."""
+
+from __future__ import annotations
+
+import sys
+
+from cyclopts import App, CycloptsError, Group
+
+from openbook import __version__
+from openbook.errors import InputError
+
+STORY = """Context-enhanced learning: study with the book open, sit the exam with the book closed.
+
+A model is fine-tuned with helpful text in its context, no loss is computed on that text, and a schedule takes the
+text away until the model works without it. Every command takes `--help` (with an example) and `--json`.
+"""
+
+EXIT_INPUT = 2  # what was asked for cannot be done
+EXIT_MACHINE = 1  # the machine refused: a full disk, a missing permission
+EXIT_INTERRUPTED = 130
+
+TASK = Group("The task", sort_key=1)
+LEARN = Group("Learning", sort_key=2)
+MATHEMATICS = Group("The mathematics", sort_key=3)
+LOOK_INSIDE = Group("Looking inside", sort_key=4)
+RESULTS = Group("Results", sort_key=5)
+
+# name, where it lives, group, one line for the overview
+COMMANDS = [
+    ("translate", "openbook.commands.translate:translate", TASK, "Work one translation through, level by level."),
+    ("task", "openbook.commands.task:task", TASK, "Write a dataset of translations as JSONL."),
+    ("demo", "openbook.commands.demo:demo", RESULTS, "A guided first look, in a minute."),
+]
+
+app = App(name="openbook", help=STORY, version=__version__, help_format="markdown")
+app["--help"].group = app["--version"].group = Group("Options", sort_key=9)
+for name, target, group, line in COMMANDS:
+    app.command(target, name=name, group=group, help=line)
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; errors a user can mend are printed without a traceback."""
+    try:
+        result = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+        sys.stdout.flush()
+        return result if isinstance(result, int) else 0
+    except (CycloptsError, InputError) as error:
+        return _complain(error, EXIT_INPUT)
+    except BrokenPipeError:
+        sys.stderr.close()  # the reader of our output has gone (`openbook ... | head`): nothing left to say
+        return EXIT_MACHINE
+    except OSError as error:
+        return _complain(error, EXIT_MACHINE)
+    except KeyboardInterrupt:
+        return _complain("interrupted", EXIT_INTERRUPTED)
+
+
+def _complain(error: object, code: int) -> int:
+    print(f"openbook: {error}", file=sys.stderr)
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

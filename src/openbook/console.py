@@ -1,0 +1,54 @@
+"""How commands speak: readable tables on a terminal, or one JSON object on standard output and nothing else there."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+
+def emit_json(data: Any) -> None:
+    """Print the one JSON object of a `--json` command. NaN is written as null, so that any parser can read it."""
+    sys.stdout.write(json.dumps(_plain(data), ensure_ascii=False, allow_nan=False) + "\n")
+
+
+def _plain(value: Any) -> Any:
+    """Arrays and NumPy scalars as lists and numbers, NaN and infinity as None."""
+    if isinstance(value, dict):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if hasattr(value, "tolist"):
+        return _plain(value.tolist())
+    if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
+        return None
+    return value
+
+
+@contextmanager
+def progress(description: str, total: float | None) -> Iterator[Any]:
+    """A progress bar with the time left, on standard error; yields `advance(amount=1, note=None)`."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+        TextColumn("left"),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[note]}"),
+    )
+    with Progress(*columns, console=err, transient=True) as bars:
+        bar = bars.add_task(description, total=total, note="")
+
+        def advance(amount: float = 1, note: str | None = None) -> None:
+            bars.update(bar, advance=amount, **({} if note is None else {"note": note}))
+
+        yield advance

@@ -1,0 +1,19 @@
+"""Errors that are the user's to mend. The command line prints them without a traceback.
+
+`InputError` (exit code 2): what was asked for cannot be done. `OSError` (exit code 1): the machine refused.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+
+class InputError(ValueError):
+    """Something a user gave is wrong: says what, where, and what to do about it."""
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """`"; did you mean 'x'?"` for the closest known word, or nothing when none is close."""
+    close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
+    return f"; did you mean '{close[0]}'?" if close else ""

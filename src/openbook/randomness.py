@@ -1,0 +1,62 @@
+"""Counter-based random numbers: item i of a stream is a pure function of (seed, stream, i).
+
+Philox numbers its outputs, so the words of item i are found by jumping to i times the words an item needs. A batch of
+items is then one contiguous block: fast, and the same whatever the batch size, the order, the number of processes or
+how many items were made before.
+"""
+
+from __future__ import annotations
+
+import zlib
+
+import numpy as np
+from numpy.typing import NDArray
+
+WORDS_PER_COUNTER = 4  # Philox4x64 gives four 64-bit words for each value of its counter
+
+Words = NDArray[np.uint64]
+
+
+def _philox(seed: int, stream: str, start: int) -> np.random.Philox:
+    key = np.array([seed % 2**64, zlib.crc32(stream.encode())], dtype=np.uint64)
+    generator = np.random.Philox(key=key)
+    generator.advance(start)
+    return generator
+
+
+def words(seed: int, stream: str, start: int, items: int, words_per_item: int) -> Words:
+    """Random 64-bit words for items `start .. start+items-1`: an array [items, words_per_item]."""
+    counters = -(-words_per_item // WORDS_PER_COUNTER)
+    raw = _philox(seed, stream, start * counters).random_raw(items * counters * WORDS_PER_COUNTER)
+    return raw.reshape(items, counters * WORDS_PER_COUNTER)[:, :words_per_item]
+
+
+def generator(seed: int, stream: str, item: int = 0) -> np.random.Generator:
+    """A NumPy generator of its own for one item, where the number of draws is not known beforehand.
+
+    The item goes into the key, not the counter, so two items never overlap however much is drawn.
+    """
+    key = np.random.SeedSequence([seed % 2**64, zlib.crc32(stream.encode()), item]).generate_state(2, np.uint64)
+    return np.random.Generator(np.random.Philox(key=key))
+
+
+def below(bound: int, words_in: Words) -> NDArray[np.int64]:
+    """Integers in 0..bound-1, two from each word, along the last axis (multiply-shift; bias below bound / 2³²)."""
+    halves = words_in.view(np.uint32).astype(np.uint64) if words_in.flags.c_contiguous else _halves(words_in)
+    return ((halves * np.uint64(bound)) >> np.uint64(32)).astype(np.int64)
+
+
+def _halves(words_in: Words) -> NDArray[np.uint64]:
+    return np.ascontiguousarray(words_in).view(np.uint32).astype(np.uint64)
+
+
+def permutations(words_in: Words) -> NDArray[np.intp]:
+    """A uniform permutation along the last axis, one word for each entry.
+
+    The index rides in the low bits of its random key, so one plain sort does it (several times faster than argsort).
+    """
+    size = words_in.shape[-1]
+    bits = np.uint64(max(1, (size - 1).bit_length()))
+    keys = (words_in >> bits << bits) | np.arange(size, dtype=np.uint64)
+    keys.sort(axis=-1)
+    return (keys & np.uint64((1 << int(bits)) - 1)).astype(np.intp)
