@@ -30,7 +30,7 @@ def _by_hand() -> list[Case]:
     return [
         Case("identity only shifts", identity, (0, 1, 2, 0), (1, 2, 0, 0)),
         Case("swap undoes the shift inside a pair", swap, (0, 1, 2, 0), (2, 1, 0, 0)),
-        Case("swap twice", swap_twice, (0, 1, 2, 0), (0, 1, 0, 2)),
+        Case("swap twice", swap_twice, (0, 1, 2, 0), (0, 1, 2, 0)),
         Case("two characters wrap around", swap, (1, 2), (1, 2)),
         Case("copy and xor", xor, (1, 1, 0, 1), (1, 1, 1, 0)),
     ]
