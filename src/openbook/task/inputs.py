@@ -89,7 +89,9 @@ def coverable_inputs(codebook: Codebook, count: int = 1, length: int | None = No
     size = length or coverage_length(codebook.depth, codebook.chars)
     shortest = 2 * codebook.chars**2
     if size < shortest:
-        raise InputError(f"{size} characters cannot use all {codebook.chars**2} rules of a level: use {shortest} or more")
+        raise InputError(
+            f"{size} characters cannot use all {codebook.chars**2} rules of a level: use at least {shortest}"
+        )
     found: list[Chars] = []
     missed = 0
     for index in range(max(1000, 20 * count)):
@@ -101,6 +103,6 @@ def coverable_inputs(codebook: Codebook, count: int = 1, length: int | None = No
         else:
             missed += 1
     raise InputError(
-        f"{len(found)} of {len(found) + missed} uniform strings of {size} characters cover the codebook, {count} wanted: "
+        f"{len(found)} of {len(found) + missed} uniform strings of {size} characters cover the codebook, not {count}: "
         f"use {coverage_length(codebook.depth, codebook.chars)} characters, which covers 19 times out of 20"
     )

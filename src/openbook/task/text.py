@@ -1,0 +1,234 @@
+"""Text: how a translation is written down, with a record of what every character is for.
+
+A text is made of parts, in this order:
+
+    preamble  You are performing ... The subset of dictionaries used are as follows:
+    heading   Dictionary used from language 1 to language 2:
+    piece      A B -> K L;                        (any of them may be dropped)
+    prompt     Now please perform ... The sequence you need to translate from language 1 is: B H C A.
+    words     The translation result is: Sequence in language 1: B H C A; Sequence in language 2:
+    thought   <THINK><THINK><THINK><THINK>        (or the string itself: an explicit chain of thought)
+    words     ; Sequence in language 3:
+    answer     p q s r
+    words     ;
+
+`render` joins parts and keeps their spans, so that later code knows which characters carry loss, which may be dropped
+and which are examined. Two formats share it: the released code's, and a compact one for tiny word-level models.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Literal
+
+from openbook.errors import InputError, nearest
+from openbook.task.alphabet import alphabets
+
+THINK = "<THINK>"
+PAD = "*"
+
+
+class Kind(StrEnum):
+    """What a stretch of text is for."""
+
+    PREAMBLE = "preamble"
+    HEADING = "heading"
+    PIECE = "piece"
+    PROMPT = "prompt"
+    WORDS = "words"  # from here on: the completion, which carries the loss
+    THOUGHT = "thought"
+    ANSWER = "answer"
+
+
+COMPLETION_KINDS = frozenset({Kind.WORDS, Kind.THOUGHT, Kind.ANSWER})
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A stretch of text; a piece also knows its section and its number there."""
+
+    kind: Kind
+    text: str
+    section: int = -1
+    piece: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Where a part stands in the rendered text: text[start:end]."""
+
+    start: int
+    end: int
+    kind: Kind
+    section: int = -1
+    piece: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """A text and its spans, which cover it without gaps or overlaps."""
+
+    text: str
+    spans: tuple[Span, ...]
+
+    def of(self, *kinds: Kind) -> str:
+        """The characters of the given kinds, joined."""
+        return "".join(self.text[span.start : span.end] for span in self.spans if span.kind in kinds)
+
+
+def render(parts: Iterable[Part]) -> Rendered:
+    """Join parts into one text with spans; empty parts vanish."""
+    texts: list[str] = []
+    spans: list[Span] = []
+    position = 0
+    for part in parts:
+        if part.text:
+            end = position + len(part.text)
+            spans.append(Span(position, end, part.kind, part.section, part.piece))
+            texts.append(part.text)
+            position = end
+    return Rendered("".join(texts), tuple(spans))
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a book is set: its headings, its pieces, and whether the heading of an empty section stays."""
+
+    name: str
+    heading: str  # with {name}; not used for a section without a name
+    piece: str  # with {text}
+    after: str = ""  # between the book and the prompt, if there is any book
+    keep_headings: bool = False
+
+    def parts(self, sections: Sequence[tuple[str, Sequence[tuple[int, str]]]]) -> list[Part]:
+        """The parts of a book: sections are (name, [(number, text)]) of the open pieces."""
+        parts: list[Part] = []
+        for s, (name, pieces) in enumerate(sections):
+            if name and (pieces or self.keep_headings):
+                parts.append(Part(Kind.HEADING, self.heading.replace("{name}", name), s))
+            parts += [Part(Kind.PIECE, self.piece.replace("{text}", text), s, k) for k, text in pieces]
+        if parts and self.after:
+            parts.append(Part(Kind.HEADING, self.after))
+        return parts
+
+
+LAYOUTS = {
+    layout.name: layout
+    for layout in (
+        Layout("plain", heading="{name}:\n", piece="{text}\n", after="\n"),
+        Layout("released", heading="\n{name}:\n", piece=" {text}", keep_headings=True),
+        Layout("compact", heading="", piece="{text} "),
+    )
+}
+
+
+def layout_named(name: str) -> Layout:
+    if name not in LAYOUTS:
+        raise InputError(f"there is no layout '{name}' ({', '.join(LAYOUTS)}){nearest(name, LAYOUTS)}")
+    return LAYOUTS[name]
+
+
+Chain = Literal["silent", "explicit"]
+
+
+@dataclass(frozen=True)
+class ReleasedFormat:
+    """The released code's text: full sentences, rules ` A B -> K L;`, `thoughts` thinking tokens for each level."""
+
+    depth: int
+    chars: int
+    thoughts: int = 40
+    think: str = THINK
+    layout = LAYOUTS["released"]
+
+    def section_names(self) -> list[str]:
+        return [f"Dictionary used from language {i + 1} to language {i + 2}" for i in range(self.depth)]
+
+    def rule(self, rule: str) -> str:
+        """A rule `a b -> C D` as the text of a piece."""
+        return f"{rule};"
+
+    def preamble(self, task: int) -> str:
+        return (
+            f"You are performing a special translation task called language_task_{task}. "
+            "The subset of dictionaries used are as follows:"
+        )
+
+    def prompt(self, task: int, source: Sequence[str]) -> str:
+        last = self.depth + 1
+        form = " ".join(f"Sequence in language {i}: [the sequence in language {i}];" for i in range(1, last + 1))
+        return (
+            f" Now please perform language_task_{task} translation from the following sequence in language 1 to "
+            f'language {last}. Do not use code! You must only reponse in the form: "{form}". '
+            f"The sequence you need to translate from language 1 is: {' '.join(source)}."
+        )
+
+    def completion(self, strings: Sequence[Sequence[str]], chain: Chain = "silent") -> list[Part]:
+        """The parts of the completion: `strings` are s_1 .. s_{d+1} as symbols."""
+        source, *between, answer = strings
+        parts = [Part(Kind.WORDS, f"The translation result is: Sequence in language 1: {' '.join(source)};")]
+        for i, string in enumerate(between):
+            parts.append(Part(Kind.WORDS, f" Sequence in language {i + 2}:"))
+            parts.append(Part(Kind.THOUGHT, self._thought(string, chain)))
+            parts.append(Part(Kind.WORDS, ";"))
+        parts.append(Part(Kind.WORDS, f" Sequence in language {self.depth + 1}:"))
+        return [*parts, Part(Kind.ANSWER, f" {' '.join(answer)}"), Part(Kind.WORDS, ";")]
+
+    def _thought(self, string: Sequence[str], chain: Chain) -> str:
+        if len(string) > self.thoughts:
+            raise InputError(f"a string of {len(string)} characters does not fit into {self.thoughts} thoughts")
+        if chain == "silent":
+            return self.think * self.thoughts
+        return " " + " ".join([*string, *[PAD] * (self.thoughts - len(string))])
+
+
+@dataclass(frozen=True)
+class CompactFormat:
+    """Words for a tiny model's word-level vocabulary: a rule is `A B K L` (4 tokens) or `A B -> K L ;` (6 tokens).
+
+    The alphabets differ, so a rule needs no heading to tell its level. A thought is as long as the string it stands
+    for, so that thoughts and strings line up.
+    """
+
+    depth: int
+    chars: int
+    tokens_per_rule: Literal[4, 6] = 4
+    think: str = THINK
+    layout = LAYOUTS["compact"]
+
+    def section_names(self) -> list[str]:
+        return [f"level {i + 1}" for i in range(self.depth)]
+
+    def rule(self, rule: str) -> str:
+        return rule.replace(" -> ", " ") if self.tokens_per_rule == 4 else f"{rule} ;"
+
+    def preamble(self, task: int) -> str:
+        return "<BOOK> "
+
+    def prompt(self, task: int, source: Sequence[str]) -> str:
+        return f"<READ> {' '.join(source)} <WRITE>"
+
+    def completion(self, strings: Sequence[Sequence[str]], chain: Chain = "silent") -> list[Part]:
+        _, *between, answer = strings
+        thoughts = [" " + " ".join(string if chain == "explicit" else [self.think] * len(string)) for string in between]
+        return [*(Part(Kind.THOUGHT, text) for text in thoughts), Part(Kind.ANSWER, f" {' '.join(answer)}")]
+
+    def vocabulary(self) -> list[str]:
+        """Every word this format can write."""
+        symbols = [symbol for alphabet in alphabets(self.depth, self.chars) for symbol in alphabet]
+        return ["<BOOK>", "<READ>", "<WRITE>", self.think, "->", ";", *symbols]
+
+
+Format = ReleasedFormat | CompactFormat
+FORMATS = ("released", "compact")
+
+
+def format_named(name: str, depth: int, chars: int) -> Format:
+    """The text format of that name for MLT(depth, chars)."""
+    if name == "released":
+        return ReleasedFormat(depth, chars)
+    if name == "compact":
+        return CompactFormat(depth, chars)
+    raise InputError(f"there is no format '{name}' ({', '.join(FORMATS)}){nearest(name, FORMATS)}")
