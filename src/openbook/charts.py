@@ -37,7 +37,8 @@ def save(chart: Any, path: Path) -> None:
     """Write a chart to a file of the kind its name says."""
     check_path(path)
     aside = path.with_name(f".{path.stem}.writing{path.suffix}")
-    options = {".png": {"ppi": 160}, ".html": {"inline": True}}.get(path.suffix, {})
+    kinds: dict[str, dict[str, Any]] = {".png": {"ppi": 160}, ".html": {"inline": True}}
+    options = kinds.get(path.suffix, {})
     try:
         styled(chart).save(str(aside), **options)
         aside.replace(path)

@@ -49,6 +49,7 @@ def progress(description: str, total: float | None) -> Iterator[Any]:
         bar = bars.add_task(description, total=total, note="")
 
         def advance(amount: float = 1, note: str | None = None) -> None:
-            bars.update(bar, advance=amount, **({} if note is None else {"note": note}))
+            fields: dict[str, Any] = {} if note is None else {"note": note}
+            bars.update(bar, advance=amount, **fields)
 
         yield advance
