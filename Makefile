@@ -20,7 +20,7 @@ lint: $(READY)
 	$(BIN)/mypy
 
 bench: $(READY)
-	for file in benchmarks/*.py; do $(BIN)/python $$file || exit 1; done
+	for file in benchmarks/[!_]*.py; do $(BIN)/python $$file || exit 1; done
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
