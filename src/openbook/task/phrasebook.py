@@ -7,6 +7,7 @@ phrasebooks, one for each level of MLT(d, n).
 
 from __future__ import annotations
 
+import functools
 import json
 import re
 from collections.abc import Sequence
@@ -25,8 +26,15 @@ Table = NDArray[np.uint16]
 _RULE = re.compile(r"^\s*(\S+)\s+(\S+)\s*->\s*(\S+)\s+([^\s;]+)\s*;?\s*$")
 
 
-def _frozen(table: Any) -> Table:
-    array = np.array(table, dtype=np.uint16)
+def _frozen(table: Any, chars: int) -> Table:
+    """A copy that nobody can change. Entries are checked before they are narrowed: 65536 must not turn into 0."""
+    wide = np.asarray(table)
+    if wide.dtype.kind not in "iu":
+        raise InputError(f"a phrasebook is a table of bigram indices, not of {wide.dtype}")
+    outside = wide[(wide < 0) | (wide >= chars**2)]
+    if outside.size:
+        raise InputError(f"{outside[0]} is not a bigram over {chars} characters: indices go from 0 to {chars**2 - 1}")
+    array = np.array(wide, dtype=np.uint16)
     array.flags.writeable = False
     return array
 
@@ -39,12 +47,12 @@ class Phrasebook:
     table: Table
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "table", _frozen(self.table))
+        object.__setattr__(self, "table", _frozen(self.table, self.chars))
         size = self.chars**2
         if self.table.shape != (size,):
             raise InputError(f"a phrasebook over {self.chars} characters has {size} rules, not {self.table.size}")
         seen = np.bincount(self.table, minlength=size)
-        if seen.size > size or (seen != 1).any():
+        if (seen != 1).any():
             twice = int(seen.argmax())
             left = np.flatnonzero(self.table == twice)
             raise InputError(f"not a bijection: bigrams {left.tolist()} all map to bigram {twice}")
@@ -62,7 +70,11 @@ class Phrasebook:
 
     def __call__(self, a: int, b: int) -> tuple[int, int]:
         """The image of one bigram."""
-        return divmod(int(self.table[a * self.chars + b]), self.chars)
+        return divmod(self._images[a * self.chars + b], self.chars)
+
+    @functools.cached_property
+    def _images(self) -> list[int]:
+        return self.table.tolist()
 
     def inverse(self) -> Phrasebook:
         """The phrasebook that reads right to left."""
@@ -143,20 +155,28 @@ class Codebook:
     tables: Table  # [depth, chars²]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "tables", _frozen(self.tables))
+        object.__setattr__(self, "tables", _frozen(self.tables, self.chars))
+        if self.tables.ndim != 2:
+            raise InputError(f"the tables of a codebook are [depth, chars²], not {self.tables.shape}")
         check_size(self.depth, self.chars)
-        for level in range(self.depth):
-            try:
-                self[level]
-            except InputError as error:
-                raise InputError(f"phrasebook {level + 1}: {error}") from None
+        _ = self._phrasebooks
 
     @property
     def depth(self) -> int:
         return self.tables.shape[0]
 
+    @functools.cached_property
+    def _phrasebooks(self) -> tuple[Phrasebook, ...]:
+        phrasebooks = []
+        for level, table in enumerate(self.tables):
+            try:
+                phrasebooks.append(Phrasebook(self.chars, table))
+            except InputError as error:
+                raise InputError(f"phrasebook {level + 1}: {error}") from None
+        return tuple(phrasebooks)
+
     def __getitem__(self, level: int) -> Phrasebook:
-        return Phrasebook(self.chars, self.tables[level])
+        return self._phrasebooks[level]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Codebook) and np.array_equal(self.tables, other.tables)
@@ -194,7 +214,12 @@ class Codebook:
 
     @classmethod
     def from_json(cls, data: Any, where: str = "codebook") -> Codebook:
-        """Read `to_json`'s form; every complaint says which phrasebook and which rule."""
+        """Read `to_json`'s form, or an object that holds it as `codebook`, as `openbook translate --json` prints.
+
+        Every complaint says which phrasebook and which rule.
+        """
+        if isinstance(data, dict) and "codebook" in data:
+            data = data["codebook"]
         if not isinstance(data, dict) or not isinstance(data.get("phrasebooks"), list) or not data["phrasebooks"]:
             raise InputError(f"{where}: expected an object with a non-empty list 'phrasebooks'")
         books = data["phrasebooks"]
@@ -202,9 +227,14 @@ class Codebook:
         if -1 in counts:
             raise InputError(f"{where}: phrasebook {counts.index(-1) + 1} has no list 'rules'")
         chars = data.get("chars", round(max(counts) ** 0.5))
-        if not isinstance(chars, int):
+        if not isinstance(chars, int) or isinstance(chars, bool):
             raise InputError(f"{where}: 'chars' is {chars!r}, not a whole number")
-        letters = alphabets(len(books), chars)
+        if data.get("depth", len(books)) != len(books):
+            raise InputError(f"{where}: 'depth' is {data['depth']!r}, but there are {len(books)} phrasebooks")
+        try:
+            letters = alphabets(len(books), chars)
+        except InputError as error:
+            raise InputError(f"{where}: {error}") from None
         tables = []
         for i, book in enumerate(books):
             try:
@@ -217,8 +247,8 @@ class Codebook:
     def load(cls, path: Path | str) -> Codebook:
         """Read a codebook file (JSON)."""
         try:
-            data = json.loads(Path(path).read_text(encoding="utf-8"))
-        except (json.JSONDecodeError, UnicodeDecodeError) as error:
+            data = json.loads(Path(path).read_text(encoding="utf-8-sig"))
+        except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
             raise InputError(f"{path}: not a JSON file: {error}") from None
         return cls.from_json(data, str(path))
 

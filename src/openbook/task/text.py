@@ -150,13 +150,13 @@ class ReleasedFormat:
         """A rule `a b -> C D` as the text of a piece."""
         return f"{rule};"
 
-    def preamble(self, task: int) -> str:
+    def preamble(self, task: int | str) -> str:
         return (
             f"You are performing a special translation task called language_task_{task}. "
             "The subset of dictionaries used are as follows:"
         )
 
-    def prompt(self, task: int, source: Sequence[str]) -> str:
+    def prompt(self, task: int | str, source: Sequence[str]) -> str:
         last = self.depth + 1
         form = " ".join(f"Sequence in language {i}: [the sequence in language {i}];" for i in range(1, last + 1))
         return (
@@ -204,10 +204,10 @@ class CompactFormat:
     def rule(self, rule: str) -> str:
         return rule.replace(" -> ", " ") if self.tokens_per_rule == 4 else f"{rule} ;"
 
-    def preamble(self, task: int) -> str:
+    def preamble(self, task: int | str) -> str:
         return "<BOOK> "
 
-    def prompt(self, task: int, source: Sequence[str]) -> str:
+    def prompt(self, task: int | str, source: Sequence[str]) -> str:
         return f"<READ> {' '.join(source)} <WRITE>"
 
     def completion(self, strings: Sequence[Sequence[str]], chain: Chain = "silent") -> list[Part]:

@@ -53,9 +53,10 @@ def translate(codebook: Codebook, string: Sequence[int]) -> list[Level]:
     levels = []
     current = list(string)
     for i in range(codebook.depth):
+        phrasebook = codebook[i]
         shifted = current[1:] + current[:1]
         bigrams = list(zip(shifted[0::2], shifted[1::2], strict=True))
-        images = [codebook[i](a, b) for a, b in bigrams]
+        images = [phrasebook(a, b) for a, b in bigrams]
         levels.append(Level(current, shifted, bigrams, images))
         current = [char for image in images for char in image]
     return levels
@@ -118,15 +119,20 @@ def shift_right(strings: Chars, lengths: NDArray[np.int64]) -> Chars:
 
 
 def _check_batch(chars: int, strings: Any, lengths: ArrayLike | None) -> tuple[Chars, NDArray[np.int64]]:
-    array = np.ascontiguousarray(strings, dtype=np.uint8)
-    if array.ndim != 2 or array.shape[1] == 0 or array.shape[1] % 2:
-        raise InputError(f"a batch of strings is [batch, even length], not {array.shape}")
+    wide = np.asarray(strings)
+    if wide.ndim != 2 or wide.shape[1] == 0 or wide.shape[1] % 2:
+        raise InputError(f"a batch of strings is [batch, even length], not {wide.shape}")
+    if wide.dtype.kind not in "iu":
+        raise InputError(f"a batch of strings holds character numbers, not {wide.dtype}")
+    if wide.size and (wide.max() >= chars or wide.min() < 0):  # before narrowing, which would wrap around
+        row, place = np.argwhere((wide >= chars) | (wide < 0))[0]
+        raise InputError(f"string {row}, character {place + 1} is {wide[row, place]}, outside 0..{chars - 1}")
+    array = np.ascontiguousarray(wide, dtype=np.uint8)
     sizes = np.full(len(array), array.shape[1]) if lengths is None else np.asarray(lengths, dtype=np.int64)
+    if sizes.shape != (len(array),):
+        raise InputError(f"{len(array)} strings need as many lengths, not an array of shape {sizes.shape}")
     if (sizes % 2).any() or (sizes < 2).any() or (sizes > array.shape[1]).any():
         raise InputError(f"lengths must be even and between 2 and {array.shape[1]}")
-    if array.max(initial=0) >= chars:
-        row, place = np.argwhere(array >= chars)[0]
-        raise InputError(f"string {row}, character {place + 1} is {array[row, place]}, outside 0..{chars - 1}")
     return array, sizes
 
 
@@ -149,6 +155,8 @@ def translate_batch(
         tables, n, shared = codebooks, chars or round(codebooks.shape[-1] ** 0.5), False
     array, sizes = _check_batch(n, strings, lengths)
     batch, longest = array.shape
+    if not shared and (tables.ndim != 3 or tables.shape[::2] != (batch, n * n)):
+        raise InputError(f"{batch} strings need tables [{batch}, depth, {n * n}], not {tables.shape}")
     depth = tables.shape[-2]
     pairs = _bigram_characters(n)
     images = pairs[tables]  # [depth, n²] or [batch, depth, n²]: the two characters of each image
