@@ -119,7 +119,7 @@ LAYOUTS = {
     for layout in (
         Layout("plain", heading="{name}:\n", piece="{text}\n", after="\n"),
         Layout("released", heading="\n{name}:\n", piece=" {text}", keep_headings=True),
-        Layout("compact", heading="", piece="{text} "),
+        Layout("compact", heading="", piece=" {text}"),
     )
 }
 
@@ -133,8 +133,50 @@ def layout_named(name: str) -> Layout:
 Chain = Literal["silent", "explicit"]
 
 
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """A place in a format's text: fixed words, or the string of a level (each symbol with a blank before it)."""
+
+    kind: Kind
+    text: str = ""
+    level: int = -1  # 0 is the input, depth the output; -1: fixed words
+    width: int = 0  # a thought of this many symbols, padded; 0: as long as the string
+
+    def fill(self, strings: Sequence[Sequence[str]], chain: Chain, think: str) -> Part:
+        """The part that stands here once the strings s_1 .. s_{d+1} are known."""
+        if self.level < 0:
+            return Part(self.kind, self.text)
+        string = strings[self.level]
+        if self.width and len(string) > self.width:
+            raise InputError(f"a string of {len(string)} characters does not fit into {self.width} thoughts")
+        if self.kind == Kind.THOUGHT and chain == "silent":
+            return Part(self.kind, think * (self.width or len(string)))
+        padded = [*string, *[PAD] * (self.width - len(string))]
+        return Part(self.kind, "".join(f" {symbol}" for symbol in padded))
+
+
+class _Writer:
+    """What the formats share: their text is their templates, filled in."""
+
+    think: str
+
+    def prompt_template(self, task: int) -> list[Slot]:
+        raise NotImplementedError
+
+    def completion_template(self) -> list[Slot]:
+        raise NotImplementedError
+
+    def prompt(self, task: int, source: Sequence[str]) -> str:
+        """The question about one input."""
+        return "".join(slot.fill([source], "explicit", self.think).text for slot in self.prompt_template(task))
+
+    def completion(self, strings: Sequence[Sequence[str]], chain: Chain = "silent") -> list[Part]:
+        """The parts of the completion: `strings` are s_1 .. s_{d+1} as symbols."""
+        return [slot.fill(strings, chain, self.think) for slot in self.completion_template()]
+
+
 @dataclass(frozen=True)
-class ReleasedFormat:
+class ReleasedFormat(_Writer):
     """The released code's text: full sentences, rules ` A B -> K L;`, `thoughts` thinking tokens for each level."""
 
     depth: int
@@ -150,42 +192,33 @@ class ReleasedFormat:
         """A rule `a b -> C D` as the text of a piece."""
         return f"{rule};"
 
-    def preamble(self, task: int | str) -> str:
+    def preamble(self, task: int) -> str:
         return (
             f"You are performing a special translation task called language_task_{task}. "
             "The subset of dictionaries used are as follows:"
         )
 
-    def prompt(self, task: int | str, source: Sequence[str]) -> str:
+    def prompt_template(self, task: int) -> list[Slot]:
         last = self.depth + 1
         form = " ".join(f"Sequence in language {i}: [the sequence in language {i}];" for i in range(1, last + 1))
-        return (
+        asked = (
             f" Now please perform language_task_{task} translation from the following sequence in language 1 to "
             f'language {last}. Do not use code! You must only reponse in the form: "{form}". '
-            f"The sequence you need to translate from language 1 is: {' '.join(source)}."
+            f"The sequence you need to translate from language 1 is:"
         )
+        return [Slot(Kind.PROMPT, asked), Slot(Kind.PROMPT, level=0), Slot(Kind.PROMPT, ".")]
 
-    def completion(self, strings: Sequence[Sequence[str]], chain: Chain = "silent") -> list[Part]:
-        """The parts of the completion: `strings` are s_1 .. s_{d+1} as symbols."""
-        source, *between, answer = strings
-        parts = [Part(Kind.WORDS, f"The translation result is: Sequence in language 1: {' '.join(source)};")]
-        for i, string in enumerate(between):
-            parts.append(Part(Kind.WORDS, f" Sequence in language {i + 2}:"))
-            parts.append(Part(Kind.THOUGHT, self._thought(string, chain)))
-            parts.append(Part(Kind.WORDS, ";"))
-        parts.append(Part(Kind.WORDS, f" Sequence in language {self.depth + 1}:"))
-        return [*parts, Part(Kind.ANSWER, f" {' '.join(answer)}"), Part(Kind.WORDS, ";")]
-
-    def _thought(self, string: Sequence[str], chain: Chain) -> str:
-        if len(string) > self.thoughts:
-            raise InputError(f"a string of {len(string)} characters does not fit into {self.thoughts} thoughts")
-        if chain == "silent":
-            return self.think * self.thoughts
-        return " " + " ".join([*string, *[PAD] * (self.thoughts - len(string))])
+    def completion_template(self) -> list[Slot]:
+        slots = [Slot(Kind.WORDS, "The translation result is: Sequence in language 1:"), Slot(Kind.WORDS, level=0)]
+        for level in range(1, self.depth):
+            slots.append(Slot(Kind.WORDS, f"; Sequence in language {level + 1}:"))
+            slots.append(Slot(Kind.THOUGHT, level=level, width=self.thoughts))
+        slots.append(Slot(Kind.WORDS, f"; Sequence in language {self.depth + 1}:"))
+        return [*slots, Slot(Kind.ANSWER, level=self.depth), Slot(Kind.WORDS, ";")]
 
 
 @dataclass(frozen=True)
-class CompactFormat:
+class CompactFormat(_Writer):
     """Words for a tiny model's word-level vocabulary: a rule is `A B K L` (4 tokens) or `A B -> K L ;` (6 tokens).
 
     The alphabets differ, so a rule needs no heading to tell its level. A thought is as long as the string it stands
@@ -204,16 +237,15 @@ class CompactFormat:
     def rule(self, rule: str) -> str:
         return rule.replace(" -> ", " ") if self.tokens_per_rule == 4 else f"{rule} ;"
 
-    def preamble(self, task: int | str) -> str:
-        return "<BOOK> "
+    def preamble(self, task: int) -> str:
+        return "<BOOK>"
 
-    def prompt(self, task: int | str, source: Sequence[str]) -> str:
-        return f"<READ> {' '.join(source)} <WRITE>"
+    def prompt_template(self, task: int) -> list[Slot]:
+        return [Slot(Kind.PROMPT, " <READ>"), Slot(Kind.PROMPT, level=0), Slot(Kind.PROMPT, " <WRITE>")]
 
-    def completion(self, strings: Sequence[Sequence[str]], chain: Chain = "silent") -> list[Part]:
-        _, *between, answer = strings
-        thoughts = [" " + " ".join(string if chain == "explicit" else [self.think] * len(string)) for string in between]
-        return [*(Part(Kind.THOUGHT, text) for text in thoughts), Part(Kind.ANSWER, f" {' '.join(answer)}")]
+    def completion_template(self) -> list[Slot]:
+        thoughts = [Slot(Kind.THOUGHT, level=level) for level in range(1, self.depth)]
+        return [*thoughts, Slot(Kind.ANSWER, level=self.depth)]
 
     def vocabulary(self) -> list[str]:
         """Every word this format can write."""

@@ -1,0 +1,125 @@
+"""Records of a user's data: TRL's names `prompt`, `completion` or `messages`, and `privileged_context`.
+
+    {"prompt": "Capital of Chad?", "completion": "N'Djamena", "privileged_context": {"Africa": ["N'Djamena: Chad."]}}
+
+`privileged_context` is a text, a list of pieces, or an object of section -> pieces; a piece is a text or an object
+`{"text": ..., "needed": true}`. Optional: `preamble` (stands before the book), `layout` (how the book is set),
+`answer` (the part of the completion that is examined), `thoughts` (parts of it that may be silenced).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from openbook.book.example import Example, Piece, Section
+from openbook.errors import InputError
+from openbook.task.text import Kind, Layout, Part, layout_named
+
+
+def example_from_record(record: Any, where: str = "record") -> Example:
+    """Read one record (DESIGN: TRL's names, plus `privileged_context`); `where` opens every complaint."""
+    if not isinstance(record, Mapping):
+        raise InputError(f"{where}: a record is an object with 'prompt' and 'completion', not {type(record).__name__}")
+    history: tuple[tuple[str, str], ...] = ()
+    if "messages" in record:
+        *earlier, (_, prompt), (_, completion) = _messages(record["messages"], where)
+        history = tuple(earlier)
+    else:
+        for key in ("prompt", "completion"):
+            if key not in record:
+                raise InputError(f"{where}: no '{key}' (a record needs 'prompt' and 'completion', or 'messages')")
+        prompt, completion = _text(record, "prompt", where), _text(record, "completion", where)
+    if not completion:
+        raise InputError(f"{where}: 'completion' is empty, so there is nothing to learn from this record")
+    return Example(
+        prompt=prompt,
+        completion=tuple(_completion_parts(record, completion, where)),
+        sections=_sections(record.get("privileged_context"), where),
+        preamble=_text(record, "preamble", where) if "preamble" in record else "",
+        layout=_layout(record, where),
+        history=history,
+    )
+
+
+def _layout(record: Mapping[str, Any], where: str) -> Layout:
+    try:
+        return layout_named(str(record.get("layout", "plain")))
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+
+
+def _text(record: Mapping[str, Any], key: str, where: str) -> str:
+    value = record[key]
+    if not isinstance(value, str):
+        raise InputError(f"{where}: '{key}' is {type(value).__name__}, not text")
+    try:
+        value.encode("utf-8")
+    except UnicodeEncodeError as error:
+        raise InputError(
+            f"{where}: '{key}' has a lone surrogate at character {error.start + 1}, which is no text: replace it"
+        ) from None
+    return value
+
+
+def _messages(messages: Any, where: str) -> list[tuple[str, str]]:
+    if not isinstance(messages, Sequence) or len(messages) < 2:
+        raise InputError(f"{where}: 'messages' needs at least a user and an assistant message")
+    pairs = []
+    for number, message in enumerate(messages, 1):
+        if not isinstance(message, Mapping) or not {"role", "content"} <= set(message):
+            raise InputError(f"{where}: message {number} has no 'role' and 'content'")
+        pairs.append((str(message["role"]), _text(message, "content", f"{where}: message {number}")))
+    if pairs[-1][0] != "assistant" or pairs[-2][0] != "user":
+        raise InputError(f"{where}: 'messages' must end with a user message and the assistant's answer to it")
+    return pairs
+
+
+def _completion_parts(record: Mapping[str, Any], completion: str, where: str) -> list[Part]:
+    """Find `thoughts` (in order) and `answer` (last occurrence) inside the completion; what is left are words."""
+    marks: list[tuple[int, int, Kind]] = []
+    position = 0
+    for number, thought in enumerate(record.get("thoughts") or (), 1):
+        found = completion.find(thought, position) if isinstance(thought, str) and thought else -1
+        if found < 0:
+            raise InputError(f"{where}: thought {number} does not occur in 'completion' after the one before it")
+        position = found + len(thought)
+        marks.append((found, position, Kind.THOUGHT))
+    if "answer" in record:
+        answer = _text(record, "answer", where)
+        found = completion.rfind(answer) if answer else -1
+        if found < position:
+            raise InputError(f"{where}: 'answer' does not occur in 'completion' after its thoughts")
+        marks.append((found, found + len(answer), Kind.ANSWER))
+        rest = Kind.WORDS
+    else:  # nothing was singled out: everything but the thoughts is examined
+        rest = Kind.ANSWER
+    parts = []
+    position = 0
+    for start, end, kind in marks:
+        parts += [Part(rest, completion[position:start]), Part(kind, completion[start:end])]
+        position = end
+    parts.append(Part(rest, completion[position:]))
+    return [part for part in parts if part.text]
+
+
+def _sections(context: Any, where: str) -> tuple[Section, ...]:
+    if context is None or context == "":
+        return ()
+    if isinstance(context, Mapping):
+        return tuple(Section(str(name), _pieces(pieces, f"{where}: '{name}'")) for name, pieces in context.items())
+    return (Section("", _pieces(context, where)),)
+
+
+def _pieces(pieces: Any, where: str) -> tuple[Piece, ...]:
+    listed = [pieces] if isinstance(pieces, str | Mapping) else pieces
+    if not isinstance(listed, Sequence):
+        raise InputError(f"{where}: privileged context is text, a list of pieces or an object of such lists")
+    result = []
+    for number, piece in enumerate(listed, 1):
+        if isinstance(piece, str):
+            piece = {"text": piece}
+        if not isinstance(piece, Mapping) or "text" not in piece:
+            raise InputError(f"{where}: piece {number} is neither text nor an object with 'text'")
+        result.append(Piece(_text(piece, "text", f"{where}: piece {number}"), bool(piece.get("needed", True))))
+    return tuple(piece for piece in result if piece.text)

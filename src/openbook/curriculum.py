@@ -1,0 +1,317 @@
+"""The curriculum: which pieces of the book are open at a position of training.
+
+A position p = 0 .. N·epochs-1 determines the example, the progress p / total and, through a generator keyed by
+(seed, p), every random choice. Nothing remembers anything, so workers, prefetching, the number of processes and
+resuming cannot change what is trained on.
+
+The paper's curricula by name, over the progress of training:
+
+    no-context      every piece closed (plain fine-tuning)
+    fixed:0.2       needed pieces, a fifth of them closed
+    anneal          needed pieces and a quarter of the others; closed share 0 -> 1 over the first 60 %, then 1
+    no-dropout      needed pieces, all open
+    wrong-context   as anneal, but the pieces are wrong
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
+
+from openbook.book.example import Example
+from openbook.book.shelf import CODE, NONE, Fragments, Shelf, Source
+from openbook.errors import InputError, nearest
+from openbook.randomness import Keyed, permutations, words
+from openbook.task.text import THINK, Kind
+
+Positions = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A rate over progress: points `rate@progress` joined by straight lines, constant before and after.
+
+    >>> Schedule.parse("0@0,1@0.6").at(0.3)
+    array(0.5)
+    """
+
+    points: tuple[tuple[float, float], ...]  # (progress, rate)
+
+    @classmethod
+    def parse(cls, text: Any) -> Schedule:
+        """`0.2` is a constant; `0@0,1@0.6` rises from 0 at the start to 1 at 60 % of training."""
+        if isinstance(text, Schedule):
+            return text
+        points = []
+        for item in str(text).split(","):
+            rate, _, progress = item.strip().partition("@")
+            try:
+                points.append((float(progress or 0), float(rate)))
+            except ValueError:
+                raise InputError(
+                    f"'{text}' is no schedule: write rates with their progress, as in '0@0,1@0.6'"
+                ) from None
+        if any(not 0 <= number <= 1 for point in points for number in point):
+            raise InputError(f"schedule '{text}': rates and progress are between 0 and 1")
+        if any(a[0] > b[0] for a, b in itertools.pairwise(points)):
+            raise InputError(f"schedule '{text}': progress must not go back")
+        return cls(tuple(points))
+
+    def at(self, progress: ArrayLike) -> NDArray[np.float64]:
+        times, rates = np.array(self.points).T
+        return np.asarray(np.interp(np.asarray(progress, dtype=np.float64), times, rates))
+
+    def __str__(self) -> str:
+        return ",".join(f"{rate:g}@{progress:g}" for progress, rate in self.points)
+
+
+def _schedule(value: Any) -> Schedule:
+    try:
+        return Schedule.parse(value)
+    except InputError as error:
+        raise ValueError(str(error)) from None
+
+
+ScheduleField = Annotated[Schedule, BeforeValidator(_schedule), PlainSerializer(str, return_type=str)]
+
+
+class Curriculum(BaseModel):
+    """What is open when. All of it can be set in a config; presets fill it in."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
+
+    candidates: Literal["all", "needed"] = Field(
+        "needed", description="which pieces may be shown: all, or those the example needs and a share of the others"
+    )
+    others: float = Field(0.0, ge=0, le=1, description="share of the pieces not needed that are shown as well")
+    drop: ScheduleField = Field(Schedule(((0.0, 0.0),)), description="share of the shown pieces that is closed")
+    spread: Literal["all", "one", "coin"] = Field(
+        "all", description="drop from all sections, from one at random, or toss a fair coin between the two"
+    )
+    order: Literal["shuffled", "given"] = Field("shuffled", description="order of the open pieces in a section")
+    wrong: bool = Field(False, description="show a book that misleads")
+    silence: ScheduleField = Field(
+        Schedule(((0.0, 1.0),)), description="share of the words of a chain of thought replaced by thinking tokens"
+    )
+
+
+PRESETS: dict[str, dict[str, Any]] = {
+    "no-context": {"candidates": "needed", "drop": "1"},
+    "fixed": {"candidates": "needed", "drop": "0.2", "spread": "coin"},
+    "anneal": {"candidates": "needed", "others": 0.25, "drop": "0@0,1@0.6", "spread": "coin"},
+    "no-dropout": {"candidates": "needed", "drop": "0"},
+    "wrong-context": {"candidates": "needed", "others": 0.25, "drop": "0@0,1@0.6", "spread": "coin", "wrong": True},
+}
+PARAMETERS = {"fixed"}  # presets that take a rate: fixed:0.2
+
+
+def curriculum_named(name: str, **changes: Any) -> Curriculum:
+    """A preset by name (`anneal`, `fixed:0.2`, ...) with changes, for instance `order="given"`."""
+    base, _, parameter = name.partition(":")
+    if base not in PRESETS:
+        raise InputError(f"there is no curriculum '{base}' ({', '.join(PRESETS)}){nearest(base, PRESETS)}")
+    if parameter and base not in PARAMETERS:
+        raise InputError(f"curriculum '{base}' takes no parameter, but '{name}' gives one")
+    if parameter:
+        changes = {"drop": parameter, **changes}
+    return Curriculum(**{**PRESETS[base], **changes})
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What a curriculum decided for a batch: open pieces in order, and how many words of thought are silent."""
+
+    slots: NDArray[np.int64]  # [B, S, P]: numbers of the open pieces of a section, in order; NONE is no piece
+    quiet: NDArray[np.int64]  # [B]
+
+    def numbers(self, row: int) -> list[list[int]]:
+        """The open pieces of one example, section by section."""
+        return [[k for k in section if k != NONE] for section in self.slots[row].tolist()]
+
+
+# A curriculum of one's own: (example, progress, generator) -> the open pieces of each section, in order.
+Chooser = Callable[[Example, float, np.random.Generator], Sequence[Sequence[int]]]
+
+HEADER = 8  # words of a position before those of its pieces: the coin, the section; the last four for a wrong book
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A source, a curriculum and a length of training: position -> example, progress, open pieces."""
+
+    source: Source
+    curriculum: Curriculum | Chooser
+    seed: int = 0
+    epochs: int = 1
+    shuffle: bool = False
+    samples: int | None = None  # the first so many examples of the source; all, if None
+
+    def __post_init__(self) -> None:
+        if self.epochs < 1:
+            raise InputError(f"epochs is {self.epochs}: train for at least one")
+        if not 0 < self.size <= len(self.source):
+            raise InputError(f"{self.size} samples asked for, but the source has {len(self.source)}")
+
+    @property
+    def size(self) -> int:
+        return len(self.source) if self.samples is None else self.samples
+
+    @property
+    def total(self) -> int:
+        return self.size * self.epochs
+
+    def indices(self, positions: Positions) -> Positions:
+        """The example at each position: in order, or in an order shuffled anew each epoch."""
+        epochs, places = np.divmod(positions, self.size)
+        if not self.shuffle:
+            return places
+        result = np.empty_like(places)
+        for epoch in np.unique(epochs):
+            here = epochs == epoch
+            result[here] = _epoch_order(self.seed, int(epoch), self.size)[places[here]]
+        return result
+
+    def progress(self, positions: Positions) -> NDArray[np.float64]:
+        return positions / self.total
+
+    def at(self, positions: Positions) -> tuple[Shelf, Opened]:
+        """The batch of a run of positions: its shelf and what is open on it."""
+        positions = np.asarray(positions, dtype=np.int64)
+        if positions.size and not (positions.min() >= 0 and positions.max() < self.total):
+            raise InputError(
+                f"positions are 0..{self.total - 1}, but {positions.min()}..{positions.max()} was asked for"
+            )
+        indices = self.indices(positions)
+        if not isinstance(self.curriculum, Curriculum):
+            return self._chosen(self.curriculum, positions, indices)
+        keyed = Keyed(self.seed, "curriculum")
+        if self.curriculum.wrong:
+            shelf = self.source.wrong(indices, keyed.block(positions, HEADER)[:, 4:])
+        else:
+            shelf = self.source.shelf(indices)
+        drawn = _words(keyed, positions, shelf)
+        return shelf, choose(self.curriculum, shelf, self.progress(positions), drawn)
+
+    def _chosen(self, chooser: Chooser, positions: Positions, indices: Positions) -> tuple[Shelf, Opened]:
+        """The same for a curriculum of the user's own; what it returns is checked."""
+        shelf = self.source.shelf(indices)
+        batch, sections, longest = shelf.pieces.shape
+        slots = np.full((batch, sections, longest), NONE, np.int64)
+        for b, (position, index) in enumerate(zip(positions.tolist(), indices.tolist(), strict=True)):
+            random = np.random.Generator(np.random.Philox(key=Keyed(self.seed, "chooser").words(position, 2)))
+            opened = chooser(self.source.example(index), position / self.total, random)
+            if len(opened) > sections:
+                raise InputError(f"position {position}: the curriculum named {len(opened)} sections of {sections}")
+            for s, numbers in enumerate(opened):
+                exist = int((shelf.pieces[b, s] != NONE).sum())
+                if len(set(numbers)) != len(numbers) or any(not 0 <= k < exist for k in numbers):
+                    raise InputError(
+                        f"position {position}, section {s}: open pieces are distinct numbers below {exist}"
+                    )
+                slots[b, s, : len(numbers)] = numbers
+        return shelf, Opened(slots, _thought_counts(shelf))
+
+
+@functools.lru_cache(maxsize=4)
+def _epoch_order(seed: int, epoch: int, size: int) -> NDArray[np.intp]:
+    return permutations(words(seed, f"order {size}", epoch, 1, size))[0]
+
+
+def _words(keyed: Keyed, positions: Positions, shelf: Shelf) -> NDArray[np.uint64]:
+    """Random words of each position: HEADER of its own, then two for every piece: [B, HEADER + 2·S·P].
+
+    An example's words depend on its own pieces alone, not on the padding that its neighbours in the batch bring.
+    """
+    batch, sections, longest = shelf.pieces.shape
+    exists = shelf.pieces != NONE
+    if exists.all():
+        return keyed.block(positions, HEADER + 2 * sections * longest)
+    drawn = np.zeros((batch, HEADER + 2 * sections * longest), dtype=np.uint64)
+    both = np.concatenate([exists.reshape(batch, -1)] * 2, axis=1)
+    for b, position in enumerate(positions.tolist()):
+        own = keyed.words(position, HEADER + int(both[b].sum()))
+        drawn[b, :HEADER] = own[:HEADER]
+        drawn[b, HEADER:][both[b]] = own[HEADER:]
+    return drawn
+
+
+def _thought_counts(shelf: Shelf) -> NDArray[np.int64]:
+    return ((shelf.kinds == CODE[Kind.THOUGHT]) & (shelf.completion != NONE)).sum(1)
+
+
+def _sort_keys(words_in: NDArray[np.uint64], among: NDArray[np.bool_]) -> NDArray[np.uint64]:
+    """A random key for every entry, with its number in the low bits; entries that are not marked come last."""
+    bits = np.uint64(_index_bits(words_in.shape[-1]))
+    keys = words_in >> np.uint64(1) >> bits << bits
+    keys |= np.arange(words_in.shape[-1], dtype=np.uint64)
+    keys |= (~among).astype(np.uint64) << np.uint64(63)
+    return keys
+
+
+def _index_bits(size: int) -> int:
+    return max(1, (size - 1).bit_length())
+
+
+def _first(words_in: NDArray[np.uint64], among: NDArray[np.bool_], count: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Mark `count` of the marked entries of each row, drawn uniformly without replacement."""
+    keys = _sort_keys(words_in, among)
+    last = np.take_along_axis(np.sort(keys, axis=-1), np.maximum(count - 1, 0)[..., None], axis=-1)
+    return (keys <= last) & (count > 0)[..., None]
+
+
+def choose(curriculum: Curriculum, shelf: Shelf, progress: NDArray[np.float64], drawn: NDArray[np.uint64]) -> Opened:
+    """Decide what is open, for every example of a shelf at once.
+
+    Shown are the needed pieces and floor(share · others) of the others; floor(rate · shown) of those are closed,
+    drawn without replacement; the coin decides whether the rate holds in all sections or in one.
+    """
+    batch, sections, longest = shelf.pieces.shape
+    quiet = np.floor(curriculum.silence.at(progress) * _thought_counts(shelf) + 1e-9).astype(np.int64)
+    if sections == 0 or longest == 0:
+        return Opened(np.full((batch, sections, longest), NONE, np.int64), quiet)
+    keys = drawn[:, HEADER:].reshape(batch, 2, sections, longest)
+    shown = exists = shelf.pieces != NONE
+    if curriculum.candidates == "needed":
+        shown = exists & shelf.needed
+        if curriculum.others > 0:
+            rest = exists & ~shelf.needed
+            shown = shown | _first(keys[:, 0], rest, _share(curriculum.others, rest))
+    rates = np.broadcast_to(curriculum.drop.at(progress)[:, None], (batch, sections))
+    if curriculum.spread != "all":
+        one = np.arange(sections) == (drawn[:, 1] % np.uint64(sections)).astype(np.int64)[:, None]
+        everywhere = np.zeros(batch, bool) if curriculum.spread == "one" else (drawn[:, 0] >> np.uint64(63)) == 1
+        rates = np.where(everywhere[:, None] | one, rates, 0.0)
+    closed = _share(rates, shown)
+    if curriculum.order == "given":
+        opened = shown & ~_first(keys[:, 1], shown, closed)
+        return Opened(np.where(opened, np.arange(longest), NONE), quiet)
+    keys = np.sort(_sort_keys(keys[:, 1], shown), axis=-1)  # a random order of the shown pieces: the first are closed
+    slots = (keys & np.uint64((1 << _index_bits(longest)) - 1)).astype(np.int64)
+    place = np.arange(longest)
+    opened = (place >= closed[..., None]) & (place < shown.sum(-1)[..., None])
+    return Opened(np.where(opened, slots, NONE), quiet)
+
+
+def _share(rate: float | NDArray[np.float64], marked: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """floor(rate · number of marked entries), safe against 0.29 · 100 = 28.999..."""
+    return np.floor(rate * marked.sum(-1) + 1e-9).astype(np.int64)
+
+
+def open_fragments(shelf: Shelf, opened: Opened) -> Fragments:
+    """The fragments of the open pieces, in order: [B, S, P], NONE pads."""
+    slots = np.maximum(opened.slots, 0)
+    return np.where(opened.slots == NONE, NONE, np.take_along_axis(shelf.pieces, slots, axis=-1)).astype(np.int32)
+
+
+def silenced(shelf: Shelf, opened: Opened, think: str = THINK) -> Fragments:
+    """The completion with the first `quiet` words of its thoughts replaced by the thinking token."""
+    thought = (shelf.kinds == CODE[Kind.THOUGHT]) & (shelf.completion != NONE)
+    first = thought & (np.cumsum(thought, axis=1) <= opened.quiet[:, None])
+    return np.where(first, shelf.bank.number(think), shelf.completion).astype(np.int32)
