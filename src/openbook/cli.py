@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from cyclopts import App, CycloptsError, Group
+from cyclopts import App, CycloptsError, Group, Parameter
 
 from openbook import __version__
 from openbook.errors import InputError
@@ -29,19 +29,32 @@ RESULTS = Group("Results", sort_key=5)
 COMMANDS = [
     ("translate", "openbook.commands.translate:translate", TASK, "Work one translation through, level by level."),
     ("task", "openbook.commands.task:task", TASK, "Write a dataset of translations as JSONL."),
+    ("surrogate", "openbook.commands.surrogate:surrogate", MATHEMATICS, "The surrogate model: learn, gap, gradient."),
     ("demo", "openbook.commands.demo:demo", RESULTS, "A guided first look, in a minute."),
 ]
 
-app = App(name="openbook", help=STORY, version=__version__, help_format="markdown")
-app["--help"].group = app["--version"].group = Group("Options", sort_key=9)
-for name, target, group, line in COMMANDS:
-    app.command(target, name=name, group=group, help=line)
+
+def application(called: str | None = None) -> App:
+    """The app; the one command that is called is imported for its full help, the others show one line each."""
+    app = App(
+        name="openbook",
+        help=STORY,
+        version=__version__,
+        help_format="markdown",
+        default_parameter=Parameter(negative_iterable=(), show_default=lambda value: None if value is False else value),
+    )
+    app["--help"].group = app["--version"].group = Group("Options", sort_key=9)
+    for place, (name, target, group, line) in enumerate(COMMANDS):
+        app.command(target, name=name, group=group, sort_key=place, help=None if name == called else line)
+    return app
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; errors a user can mend are printed without a traceback."""
+    words = sys.argv[1:] if arguments is None else arguments
+    app = application(called=next((word for word in words if not word.startswith("-")), None))
     try:
-        result = app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+        result = app(words, exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
     except (CycloptsError, InputError) as error:

@@ -1,6 +1,7 @@
 """Errors that are the user's to mend. The command line prints them without a traceback.
 
-`InputError` (exit code 2): what was asked for cannot be done. `OSError` (exit code 1): the machine refused.
+`InputError` (exit code 2): what was asked for cannot be done. `OSError` (exit code 1): the machine refused; where the
+remedy is known it is a `MachineError`.
 """
 
 from __future__ import annotations
@@ -11,6 +12,10 @@ from collections.abc import Iterable
 
 class InputError(ValueError):
     """Something a user gave is wrong: says what, where, and what to do about it."""
+
+
+class MachineError(OSError):
+    """The machine refused (a full disk, a missing permission): says what, where, and what to do about it."""
 
 
 def nearest(word: str, known: Iterable[str]) -> str:

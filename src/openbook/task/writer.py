@@ -1,0 +1,168 @@
+"""Writing a dataset to a file so that nothing is lost: streaming, resumable, and never half-written in place.
+
+Records go to `NAME.partial`, beside the target, with their description in `NAME.partial.json`. A run that was killed
+continues after its last complete record, and because sample i is a pure function of the description the file ends
+byte-identical to an unbroken one. Only a complete file takes the target's name.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import stat
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from openbook.errors import InputError, MachineError
+from openbook.task.dataset import DatasetSpec, difference
+from openbook.task.encoder import RecordEncoder
+
+BLOCK = 1 << 24  # bytes read at once when complete records are counted
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a finished run leaves."""
+
+    path: Path
+    records: int
+    bytes: int
+    resumed_at: int  # records that an earlier, killed run had already written
+
+
+def partial_path(path: Path) -> Path:
+    return path.with_name(path.name + ".partial")
+
+
+def state_path(path: Path) -> Path:
+    return path.with_name(path.name + ".partial.json")
+
+
+def write_dataset(
+    spec: DatasetSpec, path: Path, force: bool = False, advance: Callable[[int], None] = lambda records: None
+) -> Written:
+    """Write the dataset, or what is missing of it. `advance` hears of every batch of records written."""
+    path = path.resolve()  # a link keeps pointing at the file that is replaced
+    check_target(path, force)
+    partial = partial_path(path)
+    try:
+        with _locked(partial) as file:
+            try:
+                written = _write(spec, path, force, file, advance)
+            finally:
+                if os.fstat(file.fileno()).st_size == 0:  # nothing to come back to
+                    partial.unlink(missing_ok=True)
+                    state_path(path).unlink(missing_ok=True)
+    except MachineError:
+        raise
+    except OSError as error:
+        raise MachineError(_advice(error, partial)) from error
+    return written
+
+
+def _write(spec: DatasetSpec, path: Path, force: bool, file: BinaryIO, advance: Callable[[int], None]) -> Written:
+    partial, state = partial_path(path), state_path(path)
+    _claim(spec, file, partial, state, force)
+    done = resumed_at = _continue(spec, file, partial)
+    advance(done)
+    for count, lines in RecordEncoder(spec).chunks(done):
+        file.write(lines)
+        done += count
+        advance(count)
+    file.flush()
+    os.fsync(file.fileno())
+    size = file.tell()
+    partial.replace(path)
+    state.unlink(missing_ok=True)
+    return Written(path, done, size, resumed_at)
+
+
+def check_target(path: Path, force: bool) -> None:
+    """Refuse a target that cannot or must not be replaced, before anything is made."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        if not path.parent.is_dir():
+            raise MachineError(f"{path}: the folder {path.parent} does not exist: make it first") from None
+        return
+    except OSError as error:
+        raise MachineError(f"{path}: {error.strerror}: choose another place") from None
+    if not stat.S_ISREG(mode):
+        raise InputError(f"{path} is not a file that can be replaced: choose another name")
+    if not force:
+        raise InputError(f"{path} exists already: choose another name, or replace it with --force")
+
+
+def _locked(partial: Path) -> BinaryIO:
+    """Open the partial file, or make it, and keep other runs out of it until it is closed."""
+    file = os.fdopen(os.open(partial, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        ours = partial.stat().st_ino == os.fstat(file.fileno()).st_ino  # not if a run has just finished and renamed it
+    except (BlockingIOError, FileNotFoundError):
+        ours = False
+    if not ours:
+        file.close()
+        raise InputError(f"{partial}: another run is writing this file: wait for it, or stop it")
+    return file
+
+
+def _claim(spec: DatasetSpec, file: BinaryIO, partial: Path, state: Path, force: bool) -> None:
+    """Make sure that what is in the file belongs to this dataset, and that its description is beside it."""
+    mine = spec.describe()
+    began = _read_state(state)
+    if began == mine:
+        return
+    if file.seek(0, os.SEEK_END) and not force:
+        reason = difference(mine, began) if began else f"its description {state.name} is missing or damaged"
+        raise InputError(
+            f"{partial} belongs to another dataset ({reason}): ask for that one again to finish it, delete it, "
+            "or start over with --force"
+        )
+    file.truncate(0)
+    aside = state.with_name(state.name + ".writing")
+    try:
+        aside.write_text(json.dumps(mine) + "\n", encoding="utf-8")
+        aside.replace(state)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+def _read_state(state: Path) -> dict[str, object]:
+    try:
+        data = json.loads(state.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        return {}
+    return data if isinstance(data, dict) else {}
+
+
+def _continue(spec: DatasetSpec, file: BinaryIO, partial: Path) -> int:
+    """Cut the partial file after its last complete record, and leave the file there; how many records it has."""
+    file.seek(0)
+    records = position = end = 0
+    while block := file.read(BLOCK):
+        found = block.count(b"\n")
+        if found:
+            records += found
+            end = position + block.rindex(b"\n") + 1
+        position += len(block)
+    if records:
+        line = RecordEncoder(spec).lines(spec.start + min(records, spec.samples) - 1, 1)
+        last = end - len(line)
+        file.seek(max(last, 0))
+        if records > spec.samples or last < 0 or file.read(len(line)) != line:
+            raise InputError(f"{partial} is damaged: delete it and run the same command again")
+    file.seek(end)
+    file.truncate()
+    return records
+
+
+def _advice(error: OSError, partial: Path) -> str:
+    reason = error.strerror or str(error)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return f"{partial}: {reason}: make room and run the same command again, it continues where it stopped"
+    return f"{partial}: {reason}: choose a place that can be written to"
