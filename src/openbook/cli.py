@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import os
 import sys
 
 from cyclopts import App, CycloptsError, Group, Parameter
 
 from openbook import __version__
-from openbook.errors import InputError
+from openbook.errors import InputError, MachineError
 
-STORY = """Context-enhanced learning: study with the book open, sit the exam with the book closed.
-
-A model is fine-tuned with helpful text in its context, no loss is computed on that text, and a schedule takes the
-text away until the model works without it. Every command takes `--help` (with an example) and `--json`.
-"""
+STORY = "\n\n".join(
+    (
+        "Context-enhanced learning: study with the book open, sit the exam with the book closed.",
+        "A model is fine-tuned with helpful text in its context, no loss is computed on that text, and a schedule "
+        "takes the text away until the model works without it. Every command has --help, with an example, and --json.",
+    )
+)
 
 EXIT_INPUT = 2  # what was asked for cannot be done
 EXIT_MACHINE = 1  # the machine refused: a full disk, a missing permission
@@ -40,7 +43,7 @@ def application(called: str | None = None) -> App:
         name="openbook",
         help=STORY,
         version=__version__,
-        help_format="markdown",
+        help_format="markdown" if called else "plaintext",  # a Markdown parser would double the time of the overview
         default_parameter=Parameter(negative_iterable=(), show_default=lambda value: None if value is False else value),
     )
     app["--help"].group = app["--version"].group = Group("Options", sort_key=9)
@@ -59,11 +62,13 @@ def main(arguments: list[str] | None = None) -> int:
         return result if isinstance(result, int) else 0
     except (CycloptsError, InputError) as error:
         return _complain(error, EXIT_INPUT)
-    except BrokenPipeError:
-        sys.stderr.close()  # the reader of our output has gone (`openbook ... | head`): nothing left to say
+    except BrokenPipeError:  # the reader of our output has gone (`openbook ... | head`): nothing left to say
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_MACHINE
-    except OSError as error:
+    except MachineError as error:
         return _complain(error, EXIT_MACHINE)
+    except OSError as error:
+        return _complain(f"{error.filename}: {error.strerror}" if error.filename else error, EXIT_MACHINE)
     except KeyboardInterrupt:
         return _complain("interrupted", EXIT_INTERRUPTED)
 

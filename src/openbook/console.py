@@ -35,7 +35,10 @@ def _plain(value: Any) -> Any:
 
 @contextmanager
 def progress(description: str, total: float | None) -> Iterator[Any]:
-    """A progress bar with the time left, on standard error; yields `advance(amount=1, note=None)`."""
+    """A progress bar with the time left, on standard error; yields `advance(amount=1, note=None)`.
+
+    Nothing is drawn where nobody looks: a log or a pipe gets no control characters.
+    """
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -45,7 +48,7 @@ def progress(description: str, total: float | None) -> Iterator[Any]:
         TimeRemainingColumn(),
         TextColumn("{task.fields[note]}"),
     )
-    with Progress(*columns, console=err, transient=True) as bars:
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as bars:
         bar = bars.add_task(description, total=total, note="")
 
         def advance(amount: float = 1, note: str | None = None) -> None:
