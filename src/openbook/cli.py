@@ -33,6 +33,7 @@ COMMANDS = [
     ("translate", "openbook.commands.translate:translate", TASK, "Work one translation through, level by level."),
     ("task", "openbook.commands.task:task", TASK, "Write a dataset of translations as JSONL."),
     ("surrogate", "openbook.commands.surrogate:surrogate", MATHEMATICS, "The surrogate model: learn, gap, gradient."),
+    ("theory", "openbook.commands.theory:theory", MATHEMATICS, "The paper's claims, checked by machine."),
     ("demo", "openbook.commands.demo:demo", RESULTS, "A guided first look, in a minute."),
 ]
 
