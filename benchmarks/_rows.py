@@ -97,7 +97,7 @@ def main(title: str, measure: Callable[[], Iterable[Row]]) -> None:
 
 def _table(title: str, rows: list[Row]) -> Table:
     table = Table(title=title, title_justify="left")
-    table.add_column("name")
+    table.add_column("name", no_wrap=True)
     for column in ("value", "baseline", "ratio", "goal"):
         table.add_column(column, justify="right")
     table.add_column("unit")

@@ -42,12 +42,10 @@ def generator(seed: int, stream: str, item: int = 0) -> np.random.Generator:
 
 def below(bound: int, words_in: Words) -> NDArray[np.int64]:
     """Integers in 0..bound-1, two from each word, along the last axis (multiply-shift; bias below bound / 2³²)."""
-    halves = words_in.view(np.uint32).astype(np.uint64) if words_in.flags.c_contiguous else _halves(words_in)
-    return ((halves * np.uint64(bound)) >> np.uint64(32)).astype(np.int64)
-
-
-def _halves(words_in: Words) -> NDArray[np.uint64]:
-    return np.ascontiguousarray(words_in).view(np.uint32).astype(np.uint64)
+    halves = np.ascontiguousarray(words_in).view(np.uint32)
+    scaled = np.multiply(halves, np.uint64(bound), dtype=np.uint64)
+    scaled >>= np.uint64(32)
+    return scaled.view(np.int64)  # the same bits: every value is below 2³²
 
 
 def permutations(words_in: Words) -> NDArray[np.intp]:

@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike, NDArray
 from openbook.errors import InputError
 from openbook.randomness import below, words
 from openbook.task.phrasebook import Codebook
-from openbook.task.translate import Chars, invert_batch, shift_right, translate_batch
+from openbook.task.translate import Chars, bigram_characters, invert_batch, shift_right, translate_batch
 
 
 def check_lengths(shortest: int, longest: int) -> None:
@@ -32,7 +32,7 @@ def _draw(
 
 
 def _characters(bigrams: NDArray[np.int64], chars: int) -> Chars:
-    return np.stack([bigrams // chars, bigrams % chars], axis=-1).astype(np.uint8).reshape(len(bigrams), -1)
+    return bigram_characters(chars).take(bigrams).view(np.uint8)
 
 
 def random_inputs(

@@ -13,6 +13,7 @@ One worked example, MLT(1, 8), string `A B C D`:
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +25,7 @@ from openbook.errors import InputError
 from openbook.task.phrasebook import Codebook, Table
 
 Chars = NDArray[np.uint8]
+BLOCK = 256  # samples whose indices are scattered at once: wide integers that stay in the cache
 
 
 @dataclass(frozen=True)
@@ -92,13 +94,16 @@ class Translation:
         """Which rules each sample uses at each level: [batch, depth, chars²]."""
         batch, depth, pairs = self.bigrams.shape
         size = self.chars**2
-        used = np.zeros((batch, depth, size + 1), dtype=bool)
-        index = self.bigrams.astype(np.int64)
-        if (self.lengths != 2 * pairs).any():  # padding goes to an extra column that is cut off
-            index = np.where(np.arange(pairs) < self.lengths[:, None, None] // 2, index, size)
-        index += (np.arange(batch * depth, dtype=np.int64) * (size + 1)).reshape(batch, depth, 1)
-        used.reshape(-1)[index.reshape(-1)] = True
-        return used[..., :size]
+        used = np.zeros((batch, depth, size), dtype=bool)
+        there = np.arange(pairs) < self.lengths[:, None] // 2
+        for begin in range(0, batch, BLOCK):
+            block = slice(begin, begin + BLOCK)
+            bigrams = self.bigrams[block]
+            # Padding points at the first rule, which is used anyway, so the scatter needs no spare column.
+            index = np.where(there[block, None], bigrams, bigrams[..., :1]).astype(np.int64)
+            index += (np.arange(len(bigrams) * depth, dtype=np.int64) * size).reshape(-1, depth, 1)
+            used[block].reshape(-1)[index.reshape(-1)] = True
+        return used
 
 
 def shift_left(strings: Chars, lengths: NDArray[np.int64]) -> Chars:
@@ -136,10 +141,13 @@ def _check_batch(chars: int, strings: Any, lengths: ArrayLike | None) -> tuple[C
     return array, sizes
 
 
-def _bigram_characters(chars: int) -> NDArray[np.uint16]:
+@functools.lru_cache(maxsize=64)
+def bigram_characters(chars: int) -> NDArray[np.uint16]:
     """Both characters of each bigram as bytes of one word, so that one gather moves both."""
     index = np.arange(chars**2)
-    return np.stack([index // chars, index % chars], axis=1).astype(np.uint8).view(np.uint16)[:, 0]
+    both = np.stack([index // chars, index % chars], axis=1).astype(np.uint8).view(np.uint16)[:, 0]
+    both.flags.writeable = False  # it is kept and shared
+    return both
 
 
 def translate_batch(
@@ -158,7 +166,7 @@ def translate_batch(
     if not shared and (tables.ndim != 3 or tables.shape[::2] != (batch, n * n)):
         raise InputError(f"{batch} strings need tables [{batch}, depth, {n * n}], not {tables.shape}")
     depth = tables.shape[-2]
-    pairs = _bigram_characters(n)
+    pairs = bigram_characters(n)
     images = pairs[tables]  # [depth, n²] or [batch, depth, n²]: the two characters of each image
     result = np.empty((batch, depth + 1, longest), dtype=np.uint8)
     bigrams = np.empty((batch, depth, longest // 2), dtype=np.uint16)
@@ -187,7 +195,7 @@ def invert_batch(
     if not 0 <= depth <= codebook.depth:
         raise InputError(f"level {depth} does not exist: this codebook has levels 0 to {codebook.depth}")
     n = codebook.chars
-    pairs = _bigram_characters(n)
+    pairs = bigram_characters(n)
     for i in reversed(range(depth)):
         inverse = pairs[np.argsort(codebook.tables[i])]
         index = array[:, 0::2].astype(np.uint16) * n + array[:, 1::2]
