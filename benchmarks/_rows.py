@@ -33,7 +33,12 @@ class Row:
     goal: float | None = None
     goal_of: Literal["value", "ratio"] = "value"
     better: Literal["more", "less"] = "more"
-    extra: dict[str, Any] = field(default_factory=dict)  # sizes and settings, e.g. {"chars": 8}
+    extra: dict[str, Any] = field(default_factory=dict)  # sizes and settings for the JSON, e.g. {"chars": 8}
+    at: str = ""  # the same in a word or two for the table, e.g. "n=8"
+
+    @property
+    def label(self) -> str:
+        return f"{self.name}, {self.at}" if self.at else self.name
 
     @property
     def ratio(self) -> float | None:
@@ -88,7 +93,7 @@ def main(title: str, measure: Callable[[], Iterable[Row]]) -> None:
     rows = []
     for row in measure():
         rows.append(row)
-        err.print(f"[dim]{row.name}: {_number(row.value)} {row.unit}[/dim]")
+        err.print(f"[dim]{row.label}: {_number(row.value)} {row.unit}[/dim]")
     if arguments.json:
         emit_json({"title": title, "rows": [row.to_json() for row in rows]})
     else:
@@ -102,11 +107,11 @@ def _table(title: str, rows: list[Row]) -> Table:
         table.add_column(column, justify="right")
     table.add_column("unit")
     for row in rows:
-        mark = {None: "", True: " [green]reached[/green]", False: " [red]missed[/red]"}[row.reached]
+        mark = {None: "", True: " [green]✓[/green]", False: " [red]✗[/red]"}[row.reached]
         goal = "" if row.goal is None else _number(row.goal) + ("×" if row.goal_of == "ratio" else "") + mark
         ratio = "" if row.ratio is None else f"{_number(row.ratio)}×"
         baseline = "" if row.baseline is None else _number(row.baseline)
-        table.add_row(row.name, _number(row.value), baseline, ratio, goal, row.unit)
+        table.add_row(row.label, _number(row.value), baseline, ratio, goal, row.unit)
     return table
 
 

@@ -58,12 +58,13 @@ def measure() -> Iterator[Row]:
         }
         for name, (count, fast, slow) in contests.items():
             yield Row(
-                f"{name}, n={chars}",
+                name,
                 value=count / cpu_seconds(fast),
                 unit="samples/s",
                 baseline=SLOW / cpu_seconds(slow),
                 goal=GOALS[name],
-                extra={"row": name, "chars": chars, "depth": DEPTH, "lengths": LENGTHS},
+                extra={"chars": chars, "depth": DEPTH, "lengths": LENGTHS},
+                at=f"n={chars}",
             )
 
 
