@@ -1,0 +1,121 @@
+"""`openbook surrogate`: the paper's mathematical stand-in for a transformer, learning and measured."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import App, Parameter
+from rich.table import Table
+
+from openbook.charts import check_path, save
+from openbook.console import emit_json, out, progress
+from openbook.errors import InputError
+from openbook.surrogate.descent import CASES
+from openbook.surrogate.learn import Algorithm, Plan, Source
+from openbook.surrogate.learn import learn as run_plan
+from openbook.surrogate.soft import CONTROLS
+from openbook.surrogate.trajectory import Trajectory
+from openbook.task.phrasebook import Codebook
+
+surrogate = App(name="surrogate", help="The surrogate model: learn a codebook, measure the gap and the gradients.")
+
+
+@surrogate.command
+def learn(
+    *,
+    algorithm: Algorithm = "full",
+    depth: int = 5,
+    chars: int = 10,
+    seed: int = 0,
+    input: Source = "coverable",
+    pairs: int | None = None,
+    delta: float = 0.05,
+    steps: int | None = None,
+    rate: float = 100.0,
+    noise: float | None = None,
+    chart: Path | None = None,
+    json: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Learn a random codebook with one of the paper's algorithms, or a control.
+
+    search, descent (depth 2), layerwise and full are Algorithms 2 to 5: they drop one rule at a time from the
+    context. vanilla has no context and wrong another codebook's: they should fail.
+
+    Example: `openbook surrogate learn --algorithm full --depth 10 --chars 10`
+
+    Parameters
+    ----------
+    algorithm:
+        Which learner.
+    depth:
+        Levels of translation; layers of the surrogate.
+    chars:
+        Characters of each alphabet.
+    seed:
+        Determines codebook, input and initial weights.
+    input:
+        A random string that uses every rule, or just a random one (refused if the learner needs more).
+    pairs:
+        Bigrams of the input: 2n² log(nd/δ) for search and descent, 10n² for the others.
+    delta:
+        δ of that length.
+    steps:
+        Budget of steps; each rule is dropped 20 times if not given. A run that it ends is marked.
+    rate:
+        Learning rate of the soft model.
+    noise:
+        Standard deviation of the initial weights: 0 for layerwise and full, 1/n for the controls.
+    chart:
+        Save recovery by layer as .png, .svg or .html.
+    json:
+        One JSON object instead of a table.
+    """
+    check_path(chart)
+    if noise is not None and algorithm in ("search", "descent"):
+        raise InputError(f"--noise belongs to the soft model's learners, not to {algorithm}: leave it out")
+    if steps is not None and algorithm in ("search", "descent"):
+        raise InputError(f"{algorithm} takes a fixed number of steps: leave --steps out")
+    plan = Plan(algorithm, input, pairs, delta, steps, rate, noise, seed)
+    plan.check()
+    codebook = Codebook.sample(depth, chars, seed)
+    with progress(f"{algorithm}, MLT({depth}, {chars})", plan.budget(codebook)) as advance:
+        run = run_plan(plan, codebook, advance)
+    if chart:
+        from openbook.surrogate.draw import recovery
+
+        save(recovery(run), chart)
+    if json:
+        emit_json(run.to_json())
+    else:
+        _show(run)
+
+
+def _show(run: Trajectory) -> None:
+    table = Table(title=f"{run.algorithm}, MLT({run.depth}, {run.chars})", title_justify="left")
+    table.add_column("layer", justify="right")
+    table.add_column("recovered", justify="right")
+    table.add_column("complete from step", justify="right")
+    for layer, (share, at) in enumerate(zip(run.recovered_by_layer, run.full_at(), strict=True), 1):
+        table.add_row(str(layer), f"{share:.1%}", "-" if at is None else f"{at:,}")
+    out.print(table)
+    ending = "all rules recovered" if run.complete else "stopped by its budget, NOT all rules recovered"
+    out.print(f"{ending}: {run.recovered:.2%} of {run.depth * run.chars**2:,} rules")
+    out.print(
+        f"{run.steps:,} steps, {run.forward_passes:,} forward passes on one input of {run.length:,} characters: "
+        f"{run.characters:,} characters seen"
+    )
+    if run.algorithm == "search":
+        out.print(
+            f"the bound n⁴d is {run.extra['bound']:,} forward passes; used {run.extra['share_of_bound']:.1%} of it"
+        )
+    elif run.algorithm == "descent":
+        lemma = run.extra["lemma"]
+        cases = ", ".join(f"{lemma[case]} with {case}" for case in CASES)
+        out.print(
+            f"gradient against the lemma's closed form: largest difference {lemma['largest_difference']:g} ({cases})"
+        )
+    elif run.algorithm in CONTROLS:
+        out.print(f"a guess holds {run.extra['chance']:.2%} of the rules")
+    elif run.extra["exact_steps"]:
+        out.print(f"{run.extra['exact_steps']:,} steps needed the exact pass instead of the light cone")
