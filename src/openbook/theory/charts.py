@@ -23,12 +23,13 @@ def lower_bound_chart() -> Any:
         ]
         tasks += [
             {"depth": depth, "value": parities, "what": "exact (counted)"},
-            {"depth": depth, "value": 2**depth, "what": "our construction, n^d"},
+            {"depth": depth, "value": 2**depth, "what": "our construction, 2^d"},
         ]
         promised = 1 / (math.e * bound) - 1
         if promised >= 1:
             tasks.append({"depth": depth, "value": math.sqrt(promised), "what": "paper's bound"})
-    order = ["exact (counted)", "our construction, n^d", "paper's bound"]
+    depths = list(range(1, len(exact) + 1))
+    order = ["exact (counted)", "our construction, 2^d", "paper's bound"]
     colour = alt.Color(
         "what:N",
         title=None,
@@ -37,20 +38,18 @@ def lower_bound_chart() -> Any:
         legend=alt.Legend(orient="bottom", direction="horizontal"),
     )
 
-    def panel(rows: list[dict[str, Any]], title: str, axis: str, powers: range) -> Any:
+    def panel(rows: list[dict[str, Any]], title: str, axis: str, powers: range, form: str) -> Any:
         ticks = [10.0**power for power in powers]
         return (
             alt.Chart(alt.Data(values=rows), title=title)
             .mark_line(point=alt.OverlayMarkDef(size=45), strokeWidth=2)
             .encode(
-                x=alt.X(
-                    "depth:Q", title="depth d", axis=alt.Axis(values=list(range(1, len(exact) + 1)), labelFlush=False)
-                ),
+                x=alt.X("depth:Q", title="depth d", axis=alt.Axis(values=depths, labelFlush=False)),
                 y=alt.Y(
                     "value:Q",
                     title=axis,
                     scale=alt.Scale(type="log", domain=[ticks[0], ticks[-1]]),
-                    axis=alt.Axis(format="~g", values=ticks),
+                    axis=alt.Axis(format=form, values=ticks),
                 ),
                 color=colour,
                 tooltip=["what:N", "depth:Q", alt.Tooltip("value:Q", format=".4~g")],
@@ -59,7 +58,7 @@ def lower_bound_chart() -> Any:
         )
 
     return alt.hconcat(
-        panel(probability, "Two random tasks of MLT(d, 2) correlate", "probability", range(-3, 1)),
-        panel(tasks, "Pairwise uncorrelated tasks of MLT(d, 2)", "number of tasks", range(7)),
+        panel(probability, "Two random tasks of MLT(d, 2) correlate", "probability", range(-3, 1), "~g"),
+        panel(tasks, "Pairwise uncorrelated tasks of MLT(d, 2)", "number of tasks", range(7), ","),
         spacing=50,
     )
