@@ -64,6 +64,6 @@ def test_bad_input_is_refused(arguments: list[str], complaint: str, capsys: pyte
 
 
 def test_the_chart_is_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    target = tmp_path / "bound.html"
+    target = tmp_path / "bound.json"
     assert main(["theory", "--only", "affine", "--chart", str(target)]) == 0
     assert "paper's bound" in target.read_text(encoding="utf-8")

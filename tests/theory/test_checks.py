@@ -99,6 +99,7 @@ def test_the_gradient_learner_is_judged_by_its_depths() -> None:
     short = {"steps": 200, "codebooks": 4}
     assert not check("gradient-without-context").run(learns_to=8, **short).holds
     assert not check("gradient-without-context").run(fails_from=1, **short).holds
+    assert not check("gradient-without-context").run(share=0.0, **short).holds
 
 
 def test_every_check_can_be_broken() -> None:
