@@ -34,6 +34,10 @@ COMMANDS = [
     ("task", "openbook.commands.task:task", TASK, "Write a dataset of translations as JSONL."),
     ("surrogate", "openbook.commands.surrogate:surrogate", MATHEMATICS, "The surrogate model: learn, gap, gradient."),
     ("theory", "openbook.commands.theory:theory", MATHEMATICS, "The paper's claims, checked by machine."),
+    ("prepare", "openbook.commands.learn:prepare", LEARN, "Teach a model to read the book."),
+    ("learn", "openbook.commands.learn:learn", LEARN, "Teach a model with the book open, closing it as it learns."),
+    ("exam", "openbook.commands.exam:exam", LEARN, "Examine a run with the book closed, open and wrong."),
+    ("mask", "openbook.commands.mask:mask", LEARN, "Show exactly which tokens carry loss."),
     ("demo", "openbook.commands.demo:demo", RESULTS, "A guided first look, in a minute."),
 ]
 

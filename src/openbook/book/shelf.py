@@ -79,7 +79,9 @@ class Source(Protocol):
     """Where examples come from: numbered, and the same however often they are asked for."""
 
     bank: Bank
-    fingerprint: str
+
+    @property
+    def fingerprint(self) -> str: ...
 
     def __len__(self) -> int: ...
 

@@ -1,0 +1,116 @@
+"""`openbook exam`: the context-reliance curve of a run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+from rich.table import Table
+
+from openbook.console import emit_json, out, progress
+
+
+def exam(
+    run: Path,
+    *,
+    data: Path | None = None,
+    samples: int | None = None,
+    open_: Annotated[list[float], Parameter(name="--open", negative="")] = [0.0, 0.25, 0.5, 0.75, 1.0],  # noqa: B006
+    generate: bool = False,
+    chart: Path | None = None,
+    seed: int | None = None,
+    json: bool = False,
+) -> None:
+    """Examine a run with the book closed, half open, open, and wrong.
+
+    Next-token accuracy on the answer, its interval (clustered by example) and its chance level, and exact match, for
+    each share of the book that is open. The task is examined on inputs that training never saw.
+
+        openbook exam runs/learn --chart reliance.png
+
+    Parameters
+    ----------
+    run
+        Folder that `openbook learn` or `openbook prepare` left.
+    data
+        JSONL file to examine on, instead of the run's own.
+    samples
+        Examples; as many as the run's config says by default.
+    open_
+        Shares of the book to open.
+    generate
+        Also let the model write its completions greedily and compare them (slower).
+    chart
+        Save the curve as PNG, SVG or HTML.
+    seed
+        Seed of the choice of open pieces.
+    json
+        One JSON object on standard output.
+    """
+    from openbook.charts import check_path
+    from openbook.training.exam import examine
+    from openbook.training.run import reopen
+
+    check_path(chart)
+    config, model, encoder, source = reopen(run, data, samples)
+    with progress("exam", len(open_) + 1) as advance:
+        rows = examine(
+            model,
+            encoder,
+            source,
+            config.curriculum,
+            open_,
+            samples=samples or config.exam.samples,
+            seed=config.seed if seed is None else seed,
+            batch_size=config.exam.batch_size,
+            generate=generate,
+            advance=advance,
+        )
+    listed = [row.as_dict() for row in rows]
+    if chart is not None:
+        _draw(listed, chart)
+    if json:
+        emit_json({"run": str(run), "rows": listed})
+        return
+    _show(listed)
+
+
+def _show(rows: list[dict[str, Any]]) -> None:
+    headers = ["book", "open", "accuracy", "95 % interval", "chance", "exact match"]
+    generated = rows[0]["generated_match"] is not None
+    table = Table(*headers, *(["written match"] if generated else []), box=None, header_style="bold")
+    for row in rows:
+        cells = [
+            row["book"],
+            f"{row['open']:.0%}",
+            f"{row['accuracy']:.3f}",
+            f"{row['low']:.3f} to {row['high']:.3f}",
+            f"{row['chance']:.3f}",
+            f"{row['exact_match']:.3f}",
+        ]
+        table.add_row(*cells, *([f"{row['generated_match']:.3f}"] if generated else []))
+    out.print(table)
+    out.print(f"{rows[0]['samples']} examples; intervals are clustered by example", style="dim")
+
+
+def _draw(rows: list[dict[str, Any]], path: Path) -> None:
+    import altair as alt
+
+    from openbook.charts import PALETTE, save
+
+    right = [row for row in rows if row["book"] == "right"]
+    base = alt.Chart(alt.Data(values=right)).encode(x=alt.X("open:Q", title="share of the book open").axis(format="%"))
+    y = alt.Y("accuracy:Q", title="accuracy on the answer").scale(domain=[0, 1])
+    band = base.mark_area(opacity=0.2, color=PALETTE[0]).encode(y="low:Q", y2="high:Q")
+    line = base.mark_line(point=True, color=PALETTE[0], strokeWidth=3).encode(y=y)
+    chance = base.mark_line(strokeDash=[4, 4], color="#8C8C8C").encode(y="chance:Q")
+    wrong = (
+        alt.Chart(alt.Data(values=[row for row in rows if row["book"] == "wrong"]))
+        .mark_point(shape="cross", size=140, color=PALETTE[1], filled=True)
+        .encode(x="open:Q", y="accuracy:Q")
+    )
+    title = alt.TitleParams(
+        "How much the model leans on the book", subtitle="line: right book; cross: wrong book; dashes: chance"
+    )
+    save(alt.layer(band, line, chance, wrong).properties(width=460, height=300, title=title), path)

@@ -1,0 +1,216 @@
+"""`openbook learn` and `openbook prepare`: train a model as configured and leave a run behind."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+from rich.table import Table
+
+from openbook.console import emit_json, out, progress
+
+Settings = Annotated[list[str], Parameter(name=["--set", "-s"], negative="")]
+
+_STAGE_ONE = {
+    "task.codebook": "fresh",
+    "task.chain": "explicit",
+    "curriculum": {"candidates": "needed", "others": 0.25, "drop": "0", "silence": "0@0.1,1@0.6"},
+}
+
+
+def learn(
+    *,
+    config: Path | None = None,
+    data: Path | None = None,
+    model: str | None = None,
+    curriculum: str | None = None,
+    samples: int | None = None,
+    epochs: int | None = None,
+    learning_rate: float | None = None,
+    depth: int | None = None,
+    chars: int | None = None,
+    seed: int | None = None,
+    out_folder: Annotated[Path, Parameter(name=["--out", "-o"])] = Path("runs/learn"),
+    set_: Settings = [],  # noqa: B006 - cyclopts shows the default
+    skip_bad: bool = False,
+    force: bool = False,
+    dry_run: bool = False,
+    json: bool = False,
+) -> None:
+    """Teach a model with the book open, closing it as training goes on.
+
+    The loss is on the completion alone; the book is in the context until the curriculum takes it away. Leaves a run
+    (config, versions, metrics, weights, hashes) in the folder `--out`.
+
+    Your own data, a small model made from scratch:
+
+        openbook learn --data facts.jsonl --epochs 60 --out runs/facts
+
+    The paper's task, from a model that can read the book:
+
+        openbook learn --model runs/prepare --depth 2 --chars 8 --curriculum anneal
+
+    Parameters
+    ----------
+    config
+        YAML file, or the name of a shipped config; flags and --set go over it.
+    data
+        JSONL file with prompt, completion and privileged_context; without it, the task.
+    model
+        Folder, run or Hugging Face name to start from; without it, a small Llama is made.
+    curriculum
+        no-context, fixed:0.2, anneal, no-dropout or wrong-context.
+    samples
+        Examples to train on.
+    epochs
+        Times every example is seen.
+    learning_rate
+        Peak learning rate.
+    depth
+        Levels of the task.
+    chars
+        Characters in each of the task's alphabets.
+    seed
+        Seed of everything random.
+    out_folder
+        Folder of the run.
+    set_
+        Any other setting as key=value, for instance --set training.batch_size=32.
+    skip_bad
+        Leave out records that cannot be read, and count them.
+    force
+        Replace an earlier run in the folder.
+    dry_run
+        Print the plan (steps, tokens, parameters, memory) and stop.
+    json
+        One JSON object on standard output.
+    """
+    flags: dict[str, Any] = {
+        "data": data,
+        "model.path": model,
+        "curriculum": curriculum,
+        "samples": samples,
+        "training.epochs": epochs,
+        "training.learning_rate": learning_rate,
+        "task.depth": depth,
+        "task.chars": chars,
+        "seed": seed,
+        "skip_bad": skip_bad or None,
+    }
+    _run(config, set_, flags, {}, out_folder, force, dry_run, json)
+
+
+def prepare(
+    *,
+    config: Path | None = None,
+    model: str | None = None,
+    depth: int | None = None,
+    chars: int | None = None,
+    samples: int | None = None,
+    learning_rate: float | None = None,
+    seed: int | None = None,
+    out_folder: Annotated[Path, Parameter(name=["--out", "-o"])] = Path("runs/prepare"),
+    set_: Settings = [],  # noqa: B006
+    force: bool = False,
+    dry_run: bool = False,
+    json: bool = False,
+) -> None:
+    """Teach a model to read: translation with a fresh random codebook in every example.
+
+    The chain of thought is explicit at first; from 10 % to 60 % of training its words are replaced by thinking
+    tokens, first to last. What comes out is the model that `openbook learn` starts from.
+
+        openbook prepare --depth 2 --chars 8 --samples 100000 --out runs/prepare
+
+    Parameters
+    ----------
+    config
+        YAML file, or the name of a shipped config; flags and --set go over it.
+    model
+        Folder or Hugging Face name to start from; without it, a small Llama is made.
+    depth
+        Levels of the task.
+    chars
+        Characters in each alphabet.
+    samples
+        Codebooks to train on, one example each.
+    learning_rate
+        Peak learning rate.
+    seed
+        Seed of everything random.
+    out_folder
+        Folder of the run.
+    set_
+        Any other setting as key=value.
+    force
+        Replace an earlier run in the folder.
+    dry_run
+        Print the plan and stop.
+    json
+        One JSON object on standard output.
+    """
+    flags = {
+        "model.path": model,
+        "task.depth": depth,
+        "task.chars": chars,
+        "samples": samples,
+        "training.learning_rate": learning_rate,
+        "seed": seed,
+    }
+    _run(config, set_, flags, _STAGE_ONE, out_folder, force, dry_run, json)
+
+
+def _run(
+    file: Path | None,
+    settings: list[str],
+    flags: dict[str, Any],
+    stage: dict[str, Any],
+    folder: Path,
+    force: bool,
+    dry_run: bool,
+    json: bool,
+) -> None:
+    from openbook.training.config import RunConfig, configured
+
+    config = configured(RunConfig, file, settings, {**({} if file else stage), **flags})
+    if dry_run:
+        from openbook.training.estimate import estimate
+
+        plan = estimate(config)
+        emit_json(plan) if json else _show_plan(plan)
+        return
+    from openbook.training.run import carry_out
+
+    result = carry_out(config, folder, force, progress)
+    emit_json(result) if json else _show_result(result)
+
+
+def _show_plan(plan: dict[str, Any]) -> None:
+    table = Table("what", "how much", box=None, header_style="bold")
+    for name in ("examples", "positions", "steps", "tokens_per_example", "targets_per_example", "tokens", "parameters"):
+        table.add_row(name.replace("_", " "), f"{plan[name]:,}")
+    for name, size in plan["memory"].items():
+        table.add_row(f"memory: {name.replace('_', ' ')}", f"{size / 2**30:,.3f} GiB")
+    out.print(table)
+    out.print(f"tokens are {plan['tokens_are']}; memory is an estimate, not a measurement", style="dim")
+    schedule = Table("progress", "closed", "silent thoughts", box=None, header_style="bold")
+    for point in plan["schedule"]:
+        schedule.add_row(f"{point['progress']:.0%}", f"{point['closed']:.0%}", f"{point['silent']:.0%}")
+    out.print(schedule)
+
+
+def _show_result(result: dict[str, Any]) -> None:
+    table = Table("book", "accuracy", "95 % interval", "chance", "exact match", box=None, header_style="bold")
+    for row in result["exam"]:
+        table.add_row(
+            "closed" if row["open"] == 0 else "open",
+            f"{row['accuracy']:.3f}",
+            f"{row['low']:.3f} to {row['high']:.3f}",
+            f"{row['chance']:.3f}",
+            f"{row['exact_match']:.3f}",
+        )
+    out.print(table)
+    out.print(
+        f"{result['samples']:,} examples, {result['steps']:,} steps, {result['seconds']:.1f} s; run: {result['run']}"
+    )

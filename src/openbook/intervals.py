@@ -1,0 +1,39 @@
+"""Intervals for rates. A rate without one is not reported."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+Z95 = 1.959963984540054
+
+
+def wilson(hits: float, trials: float, z: float = Z95) -> tuple[float, float]:
+    """Wilson's interval for a share of independent trials; honest at 0 and 1."""
+    if trials <= 0:
+        return 0.0, 1.0
+    share = hits / trials
+    centre = share + z * z / (2 * trials)
+    spread = z * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
+    scale = 1 + z * z / trials
+    return max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale)
+
+
+def clustered(values: Sequence[float] | np.ndarray, z: float = Z95) -> tuple[float, float, float]:
+    """Mean of rates, one for each independent cluster, with its interval: (mean, low, high).
+
+    What is inside a cluster (the characters of one string) is not independent, so the spread is taken between
+    clusters. It is turned into a number of effective trials, to which Wilson's interval is applied; with no spread at
+    all there are as many trials as clusters.
+    """
+    rates = np.asarray(values, dtype=np.float64)
+    count = len(rates)
+    if count == 0:
+        return math.nan, 0.0, 1.0
+    mean = float(rates.mean())
+    variance = float(rates.var(ddof=1)) / count if count > 1 else 0.0
+    trials = mean * (1 - mean) / variance if variance > 0 else float(count)
+    low, high = wilson(mean * trials, trials, z)
+    return mean, low, high

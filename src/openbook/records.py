@@ -1,0 +1,170 @@
+"""What a run leaves on disk: a folder that says what was done, with what, and what came out.
+
+    config.json       every setting, defaults included
+    environment.json  versions, machine and git state
+    data.json         what was trained on, with its fingerprint
+    metrics.jsonl     one line for every logged step
+    model/            weights (safetensors), config and tokenizer
+    result.json       the figures at the end
+    manifest.json     SHA-256 of every other file, written last: a run without it did not finish
+
+Files are written aside, synced and renamed, so a reader sees the old one or the new one and never half of one.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import shutil
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from openbook.errors import InputError
+
+PACKAGES = ("openbook", "torch", "transformers", "tokenizers", "accelerate", "safetensors", "numpy", "peft")
+MANIFEST = "manifest.json"
+
+
+def environment() -> dict[str, Any]:
+    """Versions and machine, as far as they can change a result."""
+    versions: dict[str, str | None] = {}
+    for package in PACKAGES:
+        try:
+            versions[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            versions[package] = None
+    return {
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "system": platform.system(),
+        "cores": os.cpu_count(),
+        "versions": versions,
+        "git": _git_state(),
+    }
+
+
+def _git_state() -> dict[str, Any] | None:
+    """The commit of the package's own checkout and whether it was changed; None for an installed package."""
+    folder = Path(__file__).resolve().parent
+
+    def git(*arguments: str) -> str:
+        command = ["git", "-C", str(folder), *arguments]
+        return subprocess.run(command, capture_output=True, text=True, check=True, timeout=10).stdout.strip()
+
+    try:
+        return {"commit": git("rev-parse", "HEAD"), "changed": bool(git("status", "--porcelain", "--", str(folder)))}
+    except (OSError, subprocess.SubprocessError):
+        return None
+
+
+@contextmanager
+def written_aside(path: Path) -> Iterator[Path]:
+    """A path to write to; on success it is synced and takes the place of `path`, on failure it is removed."""
+    aside = path.with_name(f".{path.name}.writing")
+    try:
+        yield aside
+        _sync(aside)
+        if path.is_dir():
+            shutil.rmtree(path)
+        aside.replace(path)
+        _sync(path.parent)
+    finally:
+        if aside.is_dir():
+            shutil.rmtree(aside, ignore_errors=True)
+        else:
+            aside.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    if path.is_dir():
+        for child in path.iterdir():
+            if child.is_file():
+                _sync(child)
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def write_json(path: Path, data: Any) -> None:
+    with written_aside(path) as aside:
+        aside.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def file_hash(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+class Run:
+    """A run's folder."""
+
+    def __init__(self, folder: Path | str) -> None:
+        self.folder = Path(folder)
+
+    @classmethod
+    def create(cls, folder: Path | str, config: dict[str, Any], data: dict[str, Any], force: bool = False) -> Run:
+        """Start a run in a folder that is new or empty; `force` removes an earlier run there, and nothing else."""
+        run = cls(folder)
+        if run.folder.exists() and (not run.folder.is_dir() or any(run.folder.iterdir())):
+            if not (force and (run.folder / "config.json").exists()):
+                kind = "holds a run already" if (run.folder / "config.json").exists() else "is not empty"
+                raise InputError(
+                    f"{run.folder} {kind}: name another folder with --out, or pass --force to replace a run"
+                )
+            shutil.rmtree(run.folder)
+        run.folder.mkdir(parents=True, exist_ok=True)
+        write_json(run.folder / "config.json", config)
+        write_json(run.folder / "environment.json", environment())
+        write_json(run.folder / "data.json", data)
+        return run
+
+    def log(self, **metrics: Any) -> None:
+        """Add a line to the metrics."""
+        with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
+            file.write(json.dumps(metrics, allow_nan=False) + "\n")
+
+    def metrics(self) -> list[dict[str, Any]]:
+        path = self.folder / "metrics.jsonl"
+        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+
+    @property
+    def model_folder(self) -> Path:
+        return self.folder / "model"
+
+    def save_model(self, model: Any, tokenizer: Any) -> None:
+        with written_aside(self.model_folder) as aside:
+            model.save_pretrained(aside, safe_serialization=True)
+            tokenizer.save_pretrained(aside)
+
+    def finish(self, result: dict[str, Any]) -> None:
+        """Write the result and, last of all, the manifest."""
+        write_json(self.folder / "result.json", result)
+        files = sorted(p for p in self.folder.rglob("*") if p.is_file() and p.name != MANIFEST)
+        write_json(self.folder / MANIFEST, {str(p.relative_to(self.folder)): file_hash(p) for p in files})
+
+    def read(self, name: str) -> Any:
+        path = self.folder / name
+        if not path.exists():
+            raise InputError(f"{self.folder} has no {name}: it is not a run, or the run did not get that far")
+        return json.loads(path.read_text(encoding="utf-8"))
+
+    def damage(self) -> list[str]:
+        """What is wrong with the folder: nothing for a finished run whose files are as they were written."""
+        if not (self.folder / MANIFEST).exists():
+            return ["the run did not finish: there is no manifest"]
+        problems = []
+        for name, expected in self.read(MANIFEST).items():
+            path = self.folder / name
+            if not path.exists():
+                problems.append(f"{name} is missing")
+            elif file_hash(path) != expected:
+                problems.append(f"{name} was changed after the run")
+        return problems

@@ -1,0 +1,130 @@
+"""Batches: from positions of training to padded tensors.
+
+The position travels in the sampler's index. A batch of the data loader is one optimiser step of one process; it is
+encoded at once, sorted by length and cut into micro-batches, so that short examples do not pay for long ones and yet
+the step holds exactly the positions it should. All of it also works inside a training loop of your own:
+
+    steps = Steps(plan.total, batch_size=64)
+    loader = DataLoader(PositionDataset(plan, encoder), batch_sampler=steps, collate_fn=Collator(pad_id, micro=8))
+    for step in loader:
+        for batch in step["micro_batches"]: ...
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.utils.data import Dataset, Sampler
+
+from openbook.book.shelf import CODE
+from openbook.curriculum import Plan
+from openbook.errors import InputError
+from openbook.task.text import Kind
+from openbook.training.encode import IGNORED, Encoded, Encoder
+
+
+@dataclass(frozen=True)
+class Item:
+    """One encoded example and the position it came from."""
+
+    position: int
+    ids: np.ndarray
+    labels: np.ndarray
+    kinds: np.ndarray
+
+
+class PositionDataset(Dataset):
+    """Items by position of training; a whole batch is encoded at once."""
+
+    def __init__(self, plan: Plan, encoder: Encoder) -> None:
+        self.plan, self.encoder = plan, encoder
+
+    def __len__(self) -> int:
+        return self.plan.total
+
+    def __getitem__(self, position: int) -> Item:
+        return self.__getitems__([position])[0]
+
+    def __getitems__(self, positions: Sequence[int]) -> list[Item]:
+        where = np.asarray(positions, dtype=np.int64)
+        shelf, opened = self.plan.at(where)
+        names = self.plan.indices(where)
+        encoded = self.encoder.encode(shelf, opened, lambda row: f"example {names[row]} (position {where[row]})")
+        return items(encoded, positions)
+
+
+def items(encoded: Encoded, positions: Sequence[int]) -> list[Item]:
+    return [
+        Item(int(position), encoded.ids[row], encoded.labels(row), encoded.kinds[row])
+        for row, position in enumerate(positions)
+    ]
+
+
+class Steps(Sampler):
+    """The positions of every optimiser step, one process's share of each: position = step · batch size + place."""
+
+    def __init__(self, total: int, batch_size: int, process: int = 0, processes: int = 1, first_step: int = 0) -> None:
+        if batch_size < 1 or batch_size % processes:
+            raise InputError(f"a batch of {batch_size} cannot be shared evenly by {processes} processes")
+        self.total, self.batch_size = total, batch_size
+        self.process, self.processes, self.first_step = process, processes, first_step
+
+    def __len__(self) -> int:
+        return -(-self.total // self.batch_size) - self.first_step
+
+    def __iter__(self) -> Iterator[list[int]]:
+        for start in range(self.first_step * self.batch_size, self.total, self.batch_size):
+            positions = range(start, min(start + self.batch_size, self.total))
+            yield list(positions[self.process :: self.processes])
+
+
+class Collator:
+    """Sort items by length, cut them into micro-batches of at most `micro` and pad each to its longest."""
+
+    def __init__(self, pad_id: int, micro: int) -> None:
+        self.pad_id, self.micro = pad_id, micro
+
+    def __call__(self, batch: list[Item]) -> dict[str, Any]:
+        ordered = sorted(batch, key=lambda item: len(item.ids))  # stable: equal lengths keep the order of positions
+        micro = [self.pad(ordered[k : k + self.micro]) for k in range(0, len(ordered), self.micro)]
+        targets = sum(int((item.labels[1:] != IGNORED).sum()) for item in batch)
+        return {"micro_batches": micro, "targets": targets, "positions": [item.position for item in batch]}
+
+    def pad(self, batch: Sequence[Item]) -> dict[str, Tensor]:
+        longest = max(len(item.ids) for item in batch)
+        ids = np.full((len(batch), longest), self.pad_id, np.int64)
+        labels = np.full((len(batch), longest), IGNORED, np.int64)
+        answers = np.zeros((len(batch), longest), bool)
+        mask = np.zeros((len(batch), longest), np.int64)
+        for row, item in enumerate(batch):
+            size = len(item.ids)
+            ids[row, :size], labels[row, :size], mask[row, :size] = item.ids, item.labels, 1
+            answers[row, :size] = item.kinds == CODE[Kind.ANSWER]
+        positions = np.array([item.position for item in batch])
+        arrays = {
+            "input_ids": ids,
+            "labels": labels,
+            "attention_mask": mask,
+            "answers": answers,
+            "positions": positions,
+        }
+        return {name: torch.from_numpy(array) for name, array in arrays.items()}
+
+
+def padding_share(step: dict[str, Any]) -> float:
+    """The share of a step's tokens that is padding."""
+    masks = [batch["attention_mask"] for batch in step["micro_batches"]]
+    return 1 - sum(float(mask.sum()) for mask in masks) / sum(mask.numel() for mask in masks)
+
+
+def pad_id_of(tokenizer: Any) -> int:
+    """A token to pad with. It never carries loss, so any will do where the tokenizer names none."""
+    for token in (tokenizer.pad_token_id, tokenizer.eos_token_id):
+        if token is not None:
+            return token
+    return 0

@@ -1,0 +1,58 @@
+"""What stands around a prompt and a completion: a chat template's turns, or just the special tokens.
+
+A template is rendered once with two markers in place of the texts; what it puts before, between and after them is then
+tokenised like any other fragment. A template that loses the markers cannot be masked, and is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from openbook.errors import InputError
+
+_PROMPT, _COMPLETION = "OPENBOOK-PROMPT-MARK", "OPENBOOK-COMPLETION-MARK"
+
+
+@dataclass(frozen=True)
+class Frame:
+    """The texts before the prompt, between prompt and completion, and after the completion."""
+
+    before: str
+    between: str
+    end: str
+
+
+def frame_of(tokenizer: Any, history: tuple[tuple[str, str], ...], chat: bool) -> Frame:
+    """The frame for one conversation; without a chat template, the tokenizer's own start and end tokens."""
+    if chat:
+        return _chat_frame(tokenizer, history)
+    earlier = "".join(f"{role}: {content}\n" for role, content in history)
+    return Frame(_start(tokenizer) + earlier, "", tokenizer.eos_token or "")
+
+
+def _start(tokenizer: Any) -> str:
+    """The special tokens that the tokenizer puts before a text, as text (a beginning-of-text token, or nothing)."""
+    plain = tokenizer("x", add_special_tokens=False)["input_ids"]
+    full = tokenizer("x")["input_ids"]
+    before = full[: len(full) - len(plain)] if full[-len(plain) :] == plain else full[: full.index(plain[0])]
+    return "".join(tokenizer.convert_ids_to_tokens(before))
+
+
+def _chat_frame(tokenizer: Any, history: tuple[tuple[str, str], ...]) -> Frame:
+    messages = [{"role": role, "content": content} for role, content in history]
+    messages += [{"role": "user", "content": _PROMPT}, {"role": "assistant", "content": _COMPLETION}]
+    if not getattr(tokenizer, "chat_template", None):
+        raise InputError("this tokenizer has no chat template: set chat to false")
+    try:
+        text = tokenizer.apply_chat_template(messages, tokenize=False)
+    except Exception as error:  # a template is a program of the model's author and may raise anything
+        raise InputError(f"the chat template cannot write a user message with an answer: {error}") from error
+    if text.count(_PROMPT) != 1 or text.count(_COMPLETION) != 1 or text.index(_PROMPT) > text.index(_COMPLETION):
+        raise InputError(
+            "the chat template does not keep prompt and completion as they are, so the completion cannot be told from "
+            "the rest and no loss mask can be made: set chat to false, or use another template"
+        )
+    before, _, rest = text.partition(_PROMPT)
+    between, _, end = rest.partition(_COMPLETION)
+    return Frame(before, between, end)

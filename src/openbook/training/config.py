@@ -1,0 +1,242 @@
+"""Configs: what a run is told, in YAML or on the command line. Unknown keys are refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib import resources
+from pathlib import Path
+from typing import Annotated, Any, Literal, TypeVar
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
+
+from openbook.curriculum import Curriculum, curriculum_named
+from openbook.errors import InputError, nearest
+from openbook.task.text import THINK
+
+
+class Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+
+
+class TaskConfig(Strict):
+    """The task MLT(depth, chars) as the source of examples."""
+
+    depth: int = Field(3, ge=1)
+    chars: int = Field(8, ge=2, le=255)
+    lengths: tuple[int, int] = Field((20, 40), description="shortest and longest string, both even")
+    codebook: int | str = Field(
+        0, description="seed of the codebook, a codebook file, or 'fresh' for a new one each time"
+    )
+    seed: int = Field(0, description="seed of the input strings")
+    text: Literal["released", "compact"] = Field("compact", description="how it is written down")
+    chain: Literal["silent", "explicit"] = Field("silent", description="thinking tokens, or the strings in between")
+
+
+class LoraConfig(Strict):
+    """Low-rank adapters instead of all weights (needs `pip install openbook[peft]`)."""
+
+    rank: int = Field(16, ge=1)
+    alpha: int = Field(32, ge=1)
+    dropout: float = Field(0.0, ge=0, lt=1)
+    targets: list[str] | Literal["all-linear"] = "all-linear"
+
+
+class ModelConfig(Strict):
+    """A model to start from, or the shape of one to make."""
+
+    path: str | None = Field(None, description="a folder, a run, or a Hugging Face name; none makes a small Llama")
+    hidden_size: int = Field(128, ge=8)
+    layers: int = Field(4, ge=1)
+    heads: int = Field(4, ge=1)
+    key_value_heads: int | None = None
+    intermediate_size: int | None = Field(None, description="width of the MLPs; twice the hidden size if not given")
+    vocabulary: int | None = Field(None, description="size of the vocabulary, where the tokenizer is not at hand")
+    tie_embeddings: bool = False
+    dtype: Literal["float32", "bfloat16", "auto"] = "float32"
+    lora: LoraConfig | None = None
+
+
+class TrainingConfig(Strict):
+    """How it is trained."""
+
+    batch_size: int | None = Field(None, ge=1, description="examples in an optimiser step; 64, or 8 for own data")
+    micro_batch_size: int = Field(16, ge=1, description="examples in one forward pass")
+    epochs: int = Field(1, ge=1)
+    learning_rate: float | None = Field(None, gt=0, description="peak; 1e-3 from scratch, 1e-4 otherwise")
+    betas: tuple[float, float] = (0.9, 0.95)
+    weight_decay: float = Field(0.0, ge=0)
+    warmup: float = Field(0.06, ge=0, lt=1, description="share of the steps in which the rate rises to its peak")
+    schedule: str = "cosine"
+    max_grad_norm: float = Field(1.0, gt=0)
+    max_length: int | None = Field(None, ge=2, description="tokens of the window; the model's own if not given")
+    shuffle: bool | None = Field(None, description="a new order each epoch; on for data, off for the task")
+    workers: int = Field(0, ge=0)
+    bf16: bool = False
+    gradient_checkpointing: bool = False
+    report_to: list[str] = Field(default_factory=list, description="trackers, as in transformers: wandb, tensorboard")
+    log_every: int = Field(10, ge=1)
+
+    @property
+    def step_size(self) -> int:
+        return self.batch_size or 64
+
+
+class ExamConfig(Strict):
+    """How it is examined."""
+
+    samples: int = Field(256, ge=1)
+    every: int | None = Field(
+        None, ge=1, description="steps between exams during training; about ten of them if not given"
+    )
+    data: Path | None = Field(None, description="examples to be examined on; those trained on, if not given")
+    batch_size: int = Field(64, ge=1)
+
+
+def _curriculum(value: Any) -> Any:
+    """A preset's name, or an object of settings that may start from a `preset`."""
+    try:
+        if isinstance(value, str):
+            return curriculum_named(value)
+        if isinstance(value, dict) and "preset" in value:
+            return curriculum_named(str(value["preset"]), **{k: v for k, v in value.items() if k != "preset"})
+    except InputError as error:
+        raise ValueError(str(error)) from None
+    return value
+
+
+class RunConfig(Strict):
+    """One run of `openbook learn` or `openbook prepare`."""
+
+    model: ModelConfig = ModelConfig()
+    task: TaskConfig | None = None
+    data: Path | None = Field(None, description="a JSONL file or a saved Hugging Face dataset")
+    skip_bad: bool = Field(False, description="leave out records that cannot be read, and count them")
+    samples: int | None = Field(None, ge=1, description="examples to train on; all of the data, or 10,000 of the task")
+    curriculum: Annotated[Curriculum, BeforeValidator(_curriculum)] = curriculum_named("anneal")
+    training: TrainingConfig = TrainingConfig()
+    exam: ExamConfig = ExamConfig()
+    think: str = Field(THINK, description="the thinking token")
+    chat: bool | None = Field(None, description="use the tokenizer's chat template; if it has one, by default")
+    seed: int = 0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill(cls, values: Any) -> Any:
+        """Defaults that depend on where the examples come from."""
+        if not isinstance(values, dict):
+            return values
+        filled = dict(values)
+        if filled.get("data") is None and filled.get("task") is None:
+            filled["task"] = {}
+        training = dict(filled.get("training") or {})
+        if training.get("batch_size") is None:
+            training["batch_size"] = 64 if filled.get("data") is None else 8
+        if training.get("shuffle") is None:
+            training["shuffle"] = filled.get("data") is not None
+        if training.get("learning_rate") is None:
+            model = filled.get("model") or {}
+            training["learning_rate"] = 1e-4 if isinstance(model, dict) and model.get("path") else 1e-3
+        filled["training"] = training
+        curriculum = filled.get("curriculum", "anneal")
+        if filled.get("data") is not None:  # a user's text keeps its order unless told otherwise
+            if isinstance(curriculum, str):
+                filled["curriculum"] = {"preset": curriculum, "order": "given"}
+            elif isinstance(curriculum, dict) and "order" not in curriculum:
+                filled["curriculum"] = {**curriculum, "order": "given"}
+        return filled
+
+    @model_validator(mode="after")
+    def _one_source(self) -> RunConfig:
+        if self.data is not None and self.task is not None:
+            raise ValueError("both 'data' and 'task' are given: train on one of them")
+        return self
+
+
+Config = TypeVar("Config", bound=BaseModel)
+
+
+def shipped() -> list[str]:
+    """Names of the configs that come with the package."""
+    return sorted(p.name.removesuffix(".yaml") for p in _folder().iterdir() if p.name.endswith(".yaml"))
+
+
+def _folder() -> Any:
+    return resources.files("openbook") / "configs"
+
+
+def read_yaml(name: Path | str) -> dict[str, Any]:
+    """A config file by path, or a shipped one by name."""
+    path = Path(name)
+    if path.exists():
+        text = path.read_text(encoding="utf-8")
+    elif str(name) in shipped():
+        text = (_folder() / f"{name}.yaml").read_text(encoding="utf-8")
+    else:
+        raise InputError(
+            f"there is no config '{name}': give a file, or one of {', '.join(shipped())}{nearest(str(name), shipped())}"
+        )
+    try:
+        data = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise InputError(f"{name}: not YAML: {error}") from None
+    if not isinstance(data, dict):
+        raise InputError(f"{name}: a config is a list of `key: value` lines")
+    return data
+
+
+def set_key(values: dict[str, Any], key: str, value: Any) -> None:
+    """Set a dotted key: `training.learning_rate` goes into the object `training`."""
+    *path, last = key.split(".")
+    for part in path:
+        inner = values.get(part)
+        if isinstance(inner, str):  # a curriculum by name, of which one setting is changed
+            inner = {"preset": inner}
+        values[part] = values = dict(inner or {})
+    values[last] = value
+
+
+def configured(kind: type[Config], file: Path | str | None, settings: Iterable[str], flags: dict[str, Any]) -> Config:
+    """A config from a YAML file, `key=value` settings over it, and command-line flags over those."""
+    values: dict[str, Any] = read_yaml(file) if file is not None else {}
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        if not equals:
+            raise InputError(f"'{setting}' is not a setting: write it as key=value, for instance training.epochs=3")
+        set_key(values, key.strip(), yaml.safe_load(text))
+    for key, value in flags.items():
+        if value is not None:
+            set_key(values, key, value)
+    return validated(kind, values)
+
+
+def validated(kind: type[Config], values: dict[str, Any]) -> Config:
+    """The config, or an error that names the key and the nearest one that exists."""
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        lines = []
+        for problem in error.errors():
+            path = [str(part) for part in problem["loc"] if not str(part).startswith("function-")]
+            key = ".".join(path)
+            if problem["type"] == "extra_forbidden":
+                lines.append(f"'{key}' is not a setting{nearest(path[-1], _keys(kind, path[:-1]))}")
+            else:
+                lines.append(f"{key or 'config'}: {problem['msg'].removeprefix('Value error, ')}" + _given(problem))
+        raise InputError("; ".join(lines)) from None
+
+
+def _given(problem: Any) -> str:
+    return f" (given: {problem['input']!r})" if isinstance(problem.get("input"), int | float | str | bool) else ""
+
+
+def _keys(kind: type[BaseModel], path: list[str]) -> list[str]:
+    """The settings that exist at a place in the config."""
+    for part in path:
+        annotation = kind.model_fields[part].annotation if part in kind.model_fields else None
+        options = [annotation, *getattr(annotation, "__args__", ())]
+        inner = next((o for o in options if isinstance(o, type) and issubclass(o, BaseModel)), None)
+        if inner is None:
+            return []
+        kind = inner
+    return list(kind.model_fields)

@@ -1,0 +1,235 @@
+"""Encoding: from fragments to tokens and labels, many examples at once.
+
+Every fragment is tokenised once and its tokens are kept; an example is then a gather and a concatenation. Because
+fragments are tokenised apart, no token can straddle the boundary between the book, the prompt and the completion, and a
+label is set exactly where the completion is.
+
+Legend: B examples, F fragments of an example, T tokens of the batch laid end to end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openbook.book.shelf import CODE, LOCAL, NONE, Bank, Fragments, Shelf
+from openbook.curriculum import Opened, open_fragments, silenced
+from openbook.errors import InputError
+from openbook.task.text import COMPLETION_KINDS, THINK, Kind
+from openbook.training.chat import Frame, frame_of
+
+IGNORED = -100  # the label of a token without loss
+
+Tokens = NDArray[np.int64]
+_CARRIES_LOSS = np.array([kind in COMPLETION_KINDS for kind in Kind])
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """A batch of token sequences; `kinds` says for every token what it is for (a code of `Kind`)."""
+
+    ids: list[Tokens]
+    kinds: list[NDArray[np.uint8]]
+    dropped_pieces: int = 0  # open pieces that did not fit
+    cut_prompts: int = 0  # prompts that were cut at their start to fit
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def labels(self, row: int) -> Tokens:
+        return np.where(_CARRIES_LOSS[self.kinds[row]], self.ids[row], IGNORED)
+
+    def lengths(self) -> NDArray[np.int64]:
+        return np.array([len(row) for row in self.ids], dtype=np.int64)
+
+
+class TokenTable:
+    """The tokens of every fragment of a bank, laid end to end, tokenised when first met."""
+
+    def __init__(self, tokenizer: Any, bank: Bank) -> None:
+        self.tokenizer, self.bank = tokenizer, bank
+        self._anchor = _anchor(tokenizer)
+        self.flat: Tokens = np.zeros(0, np.int64)
+        self.starts: Tokens = np.zeros(0, np.int64)
+        self.sizes: Tokens = np.zeros(0, np.int64)
+
+    def tokenize(self, texts: Sequence[str]) -> list[list[int]]:
+        """Tokens of texts as they are inside a longer text: no special tokens, no blank put before them."""
+        if not texts:
+            return []
+        skip = len(self._anchor[1])
+        anchored = [self._anchor[0] + text for text in texts]
+        rows = self.tokenizer(anchored, add_special_tokens=False)["input_ids"]
+        for k, row in enumerate(rows):
+            if row[:skip] != self._anchor[1]:  # the anchor merged with the text, which then is tokenised by itself
+                rows[k] = self._anchor[1] + self.tokenizer(texts[k], add_special_tokens=False)["input_ids"]
+        return [row[skip:] for row in rows]
+
+    def update(self) -> None:
+        """Tokenise what the bank has learned since."""
+        new = self.bank.texts[len(self.sizes) :]
+        if new:
+            self.flat, self.starts, self.sizes = _append(self.flat, self.starts, self.sizes, self.tokenize(new))
+
+    def with_local(self, local: list[str]) -> tuple[Tokens, Tokens, Tokens]:
+        """flat, starts, sizes with the texts of one shelf after those of the bank."""
+        self.update()
+        if not local:
+            return self.flat, self.starts, self.sizes
+        return _append(self.flat, self.starts, self.sizes, self.tokenize(local))
+
+
+def _append(flat: Tokens, starts: Tokens, sizes: Tokens, rows: list[list[int]]) -> tuple[Tokens, Tokens, Tokens]:
+    new_sizes = np.array([len(row) for row in rows], dtype=np.int64)
+    new_starts = len(flat) + np.concatenate([[0], np.cumsum(new_sizes)[:-1]]).astype(np.int64)
+    new_flat = np.fromiter((token for row in rows for token in row), dtype=np.int64, count=int(new_sizes.sum()))
+    return np.concatenate([flat, new_flat]), np.concatenate([starts, new_starts]), np.concatenate([sizes, new_sizes])
+
+
+def _anchor(tokenizer: Any) -> tuple[str, list[int]]:
+    """A text to put before fragments for tokenizers that add a blank at the start of every text (SentencePiece's)."""
+
+    def tokens(text: str) -> list[int]:
+        return tokenizer(text, add_special_tokens=False)["input_ids"]
+
+    alone = tokens("\n")
+    after = tokens("\nx")
+    if alone and after[: len(alone)] == alone and after[len(alone) :] != tokens("x"):
+        return "\n", alone
+    return "", []
+
+
+class Encoder:
+    """Turns a shelf and what is open on it into tokens, for one tokenizer."""
+
+    def __init__(
+        self,
+        tokenizer: Any,
+        bank: Bank,
+        max_length: int | None = None,
+        think: str = THINK,
+        chat: bool | None = None,
+    ) -> None:
+        if max_length is not None and max_length < 2:
+            raise InputError(f"max_length is {max_length}: a window holds at least two tokens")
+        self.tokenizer, self.bank, self.max_length, self.think = tokenizer, bank, max_length, think
+        self.table = TokenTable(tokenizer, bank)
+        self.chat = bool(getattr(tokenizer, "chat_template", None)) if chat is None else chat
+        self.frame: Frame = frame_of(tokenizer, (), self.chat)
+
+    def encode(self, shelf: Shelf, opened: Opened, name: Callable[[int], str] = "example {}".format) -> Encoded:
+        """Tokens and kinds of every example; `name` says which example a complaint is about."""
+        shelf, fragments, kinds, pieces = self._sequence(shelf, opened)
+        flat, starts, sizes = self.table.with_local(shelf.local)
+        local = fragments >= LOCAL
+        if local.any():
+            fragments = np.where(local, fragments - LOCAL + len(self.bank), fragments)
+        present = fragments != NONE
+        cost = np.where(present, sizes[fragments], 0)  # tokens of each fragment, [B, F]
+        dropped = 0
+        if self.max_length is not None:
+            fits, dropped = self._fit(cost, pieces, self._needed(shelf, opened, kinds))
+            cost = np.where(fits, cost, 0)
+        kept = cost > 0
+        chosen, lengths = fragments[kept], cost[kept]
+        ends = np.cumsum(lengths)
+        where = np.repeat(starts[chosen] - (ends - lengths), lengths) + np.arange(ends[-1] if len(ends) else 0)
+        ids = flat[where]
+        roles = np.repeat(kinds[kept], lengths)
+        rows = np.cumsum(cost.sum(1))[:-1]
+        encoded = Encoded(np.split(ids, rows), np.split(roles, rows), dropped)
+        return self._checked(encoded, name)
+
+    def _sequence(self, shelf: Shelf, opened: Opened) -> tuple[Shelf, Fragments, NDArray[np.uint8], NDArray[np.bool_]]:
+        """The fragments of each example in order, their kinds, and which of them are pieces: [B, F] each."""
+        batch, sections, longest = shelf.pieces.shape
+        shelf, before, between, end = self._framed(shelf)
+        open_pieces = open_fragments(shelf, opened)
+        any_open = (open_pieces != NONE).any(-1)
+        headings = np.where(any_open | shelf.keep_headings[:, None], shelf.headings, NONE)
+        book = np.concatenate([headings[..., None], open_pieces], axis=-1).reshape(batch, sections * (longest + 1))
+        after = np.where((book != NONE).any(1), shelf.after, NONE)[:, None]
+        completion = silenced(shelf, opened, self.think)
+        parts = [before, shelf.preamble, book, after, shelf.prompt, between, completion, end]
+        fragments = np.concatenate(parts, axis=1)
+        is_piece = np.tile(np.arange(longest + 1) > 0, sections)
+        kinds = np.concatenate(
+            [
+                np.full(before.shape, CODE[Kind.PREAMBLE]),
+                np.full(shelf.preamble.shape, CODE[Kind.PREAMBLE]),
+                np.broadcast_to(np.where(is_piece, CODE[Kind.PIECE], CODE[Kind.HEADING]), book.shape),
+                np.full(after.shape, CODE[Kind.HEADING]),
+                np.full(shelf.prompt.shape, CODE[Kind.PROMPT]),
+                np.full(between.shape, CODE[Kind.PROMPT]),
+                shelf.kinds,
+                np.full(end.shape, CODE[Kind.WORDS]),
+            ],
+            axis=1,
+        ).astype(np.uint8)
+        return shelf, fragments, kinds, kinds == CODE[Kind.PIECE]
+
+    def _framed(self, shelf: Shelf) -> tuple[Shelf, Fragments, Fragments, Fragments]:
+        """What the chat template puts before the prompt, between prompt and completion, and at the end: [B, 1] each."""
+        batch = len(shelf)
+        if shelf.histories is None:
+            numbers = self.bank.numbers([self.frame.before, self.frame.between, self.frame.end])
+            before, between, end = (np.broadcast_to(number, (batch, 1)) for number in numbers.reshape(3, 1, 1))
+            return shelf, before, between, end
+        local = list(shelf.local)
+        columns: list[list[int]] = [[], [], []]
+        for history in shelf.histories:
+            frame = frame_of(self.tokenizer, history, self.chat)
+            for column, text in zip(columns, (frame.before, frame.between, frame.end), strict=True):
+                column.append(LOCAL + len(local) if text else NONE)
+                local += [text] if text else []
+        before, between, end = (np.array(column, np.int32)[:, None] for column in columns)
+        return replace(shelf, local=local), before, between, end
+
+    def _needed(self, shelf: Shelf, opened: Opened, kinds: NDArray[np.uint8]) -> NDArray[np.bool_]:
+        """Which fragments of the sequence are pieces that the example needs: [B, F]."""
+        needed = np.zeros(kinds.shape, bool)
+        slots = np.maximum(opened.slots, 0)
+        flags = np.take_along_axis(shelf.needed, slots, axis=-1) & (opened.slots != NONE)
+        needed[kinds == CODE[Kind.PIECE]] = flags.reshape(-1)
+        return needed
+
+    def _fit(self, cost: Tokens, pieces: NDArray[np.bool_], needed: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], int]:
+        """Drop whole pieces from examples that are too long: those not needed first, the last ones first."""
+        assert self.max_length is not None
+        fits = np.ones(cost.shape, bool)
+        dropped = 0
+        for row in np.flatnonzero(cost.sum(1) > self.max_length):
+            excess = int(cost[row].sum()) - self.max_length
+            for group in (pieces[row] & ~needed[row], pieces[row] & needed[row]):
+                for place in np.flatnonzero(group & (cost[row] > 0))[::-1]:
+                    if excess <= 0:
+                        break
+                    fits[row, place] = False
+                    excess -= int(cost[row, place])
+                    dropped += 1
+        return fits, dropped
+
+    def _checked(self, encoded: Encoded, name: Callable[[int], str]) -> Encoded:
+        """Cut prompts that are still too long at their start; refuse an example whose target would be touched."""
+        cut = 0
+        for row, (ids, kinds) in enumerate(zip(encoded.ids, encoded.kinds, strict=True)):
+            target = _CARRIES_LOSS[kinds]
+            if not target.any():
+                raise InputError(f"{name(row)}: the completion has no tokens, so there is nothing to learn from it")
+            excess = len(ids) - self.max_length if self.max_length is not None else 0
+            if excess > 0:
+                prompt = np.flatnonzero(np.isin(kinds, (CODE[Kind.PROMPT], CODE[Kind.HEADING])))
+                if len(prompt) < excess:
+                    raise InputError(
+                        f"{name(row)}: the completion has {int(target.sum())} tokens and does not fit into a window of "
+                        f"{self.max_length}: raise max_length or shorten it"
+                    )
+                keep = np.ones(len(ids), bool)
+                keep[prompt[:excess]] = False
+                encoded.ids[row], encoded.kinds[row] = ids[keep], kinds[keep]
+                cut += 1
+        return replace(encoded, cut_prompts=cut)

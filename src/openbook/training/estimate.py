@@ -1,0 +1,101 @@
+"""What a run will take, before it is begun: steps, tokens, parameters and memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+
+from openbook.book.shelf import Source
+from openbook.curriculum import Plan
+from openbook.errors import InputError
+from openbook.training.batches import PositionDataset
+from openbook.training.config import ModelConfig, RunConfig
+from openbook.training.encode import IGNORED, Encoder
+from openbook.training.models import llama_config, load, make_tokenizer
+from openbook.training.run import plan_of, sources_of
+
+PROBED = 128  # positions looked at, spread evenly over training
+BYTES = {"float32": 4, "bfloat16": 2, "auto": 2}
+
+
+def estimate(config: RunConfig) -> dict[str, Any]:
+    """The plan of a run. Where a model's files are not at hand, its shape in the config stands in for them."""
+    source, _ = sources_of(config)
+    plan = plan_of(config, source)
+    tokenizer, shape, exact = _shape(config, source)
+    encoder = Encoder(tokenizer, source.bank, config.training.max_length, config.think, config.chat if exact else False)
+    lengths, targets = _probe(plan, encoder)
+    steps = -(-plan.total // config.training.step_size)
+    parameters = sum(p.numel() for p in shape.parameters())
+    return {
+        "examples": plan.size,
+        "positions": plan.total,
+        "steps": steps,
+        "tokens_per_example": round(float(lengths.mean()), 1),
+        "longest_example": int(lengths.max()),
+        "targets_per_example": round(float(targets.mean()), 1),
+        "tokens": round(float(lengths.mean()) * plan.total),
+        "tokens_are": "counted with the model's tokenizer" if exact else "estimated without the model's tokenizer",
+        "parameters": parameters,
+        "memory": memory(config, shape.config, parameters, int(lengths.max()), float(targets.mean())),
+        "learning_rate": config.training.learning_rate,
+        "schedule": [
+            {
+                "progress": p,
+                "closed": float(config.curriculum.drop.at(p)),
+                "silent": float(config.curriculum.silence.at(p)),
+            }
+            for p in (0.0, 0.3, 0.6, 1.0)
+        ],
+    }
+
+
+def _shape(config: RunConfig, source: Source) -> tuple[Any, Any, bool]:
+    """A tokenizer and a weightless model of the right shape; whether the tokenizer is the model's own."""
+    if config.model.path is None:
+        tokenizer = make_tokenizer(source, config.think)
+        return tokenizer, _weightless(config.model, len(tokenizer)), True
+    try:
+        model, tokenizer = load(config.model.path, config.model.dtype)
+        return tokenizer, model, True
+    except InputError:
+        if config.model.vocabulary is None:
+            raise
+        return make_tokenizer(source, config.think), _weightless(config.model, config.model.vocabulary), False
+
+
+def _weightless(config: ModelConfig, vocabulary: int) -> Any:
+    from transformers import LlamaForCausalLM
+
+    with torch.device("meta"):
+        return LlamaForCausalLM(llama_config(config, vocabulary))
+
+
+def _probe(plan: Plan, encoder: Encoder) -> tuple[np.ndarray, np.ndarray]:
+    positions = np.unique(np.linspace(0, plan.total - 1, min(PROBED, plan.total)).astype(np.int64))
+    items = PositionDataset(plan, encoder).__getitems__(positions.tolist())
+    lengths = np.array([len(item.ids) for item in items])
+    return lengths, np.array([(item.labels != IGNORED).sum() for item in items])
+
+
+def memory(config: RunConfig, shape: Any, parameters: int, longest: int, targets: float) -> dict[str, float]:
+    """Bytes of a training step, roughly: weights, gradients and two moments, activations, and the targets' logits."""
+    width = 2 if config.training.bf16 else BYTES[config.model.dtype]
+    trained = parameters if config.model.lora is None else parameters * 0.02
+    micro = min(config.training.micro_batch_size, config.training.step_size)
+    tokens = micro * longest
+    inner = shape.intermediate_size
+    per_layer = (8 * shape.hidden_size + 3 * inner) * width  # what backward needs of one token in one layer
+    layers = shape.num_hidden_layers**0.5 if config.training.gradient_checkpointing else shape.num_hidden_layers
+    parts = {
+        "weights": parameters * BYTES[config.model.dtype],
+        "gradients": trained * BYTES[config.model.dtype],
+        "optimiser": trained * 2 * BYTES[config.model.dtype],
+        "activations": tokens * per_layer * layers,
+        "logits": micro * targets * shape.vocab_size * (width + 8),
+        "logits_if_everywhere": tokens * shape.vocab_size * (width + 8),
+    }
+    total = sum(value for name, value in parts.items() if name != "logits_if_everywhere")
+    return {name: float(value) for name, value in parts.items()} | {"total": float(total)}

@@ -1,0 +1,180 @@
+"""The exam: how much a model knows with the book closed, half open, open, and wrong.
+
+Next-token accuracy on the answer under teacher forcing (as the paper reports it), exact match, and accuracy by place in
+the answer, for several shares of the book open: the context-reliance curve. Each rate stands beside its chance level
+and an interval clustered by example.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from openbook.book.shelf import CODE, Source
+from openbook.book.translations import Translations
+from openbook.curriculum import Curriculum, Plan, Schedule
+from openbook.errors import InputError
+from openbook.intervals import clustered, wilson
+from openbook.task.text import Kind
+from openbook.training.batches import Collator, Item, PositionDataset, pad_id_of
+from openbook.training.encode import IGNORED, Encoder
+from openbook.training.targets import target_logits
+
+SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One condition of the exam."""
+
+    book: str  # "right" or "wrong"
+    open: float  # share of the book that is open
+    samples: int
+    accuracy: float
+    low: float
+    high: float
+    chance: float
+    exact_match: float
+    exact_low: float
+    exact_high: float
+    by_place: list[float] = field(repr=False)
+    generated_match: float | None = None
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def condition(curriculum: Curriculum, share: float, wrong: bool = False) -> Curriculum:
+    """The curriculum's own choice of pieces, with a fixed share of them open in every section."""
+    closed = Schedule(((0.0, 1.0 - share),))
+    return curriculum.model_copy(
+        update={"drop": closed, "spread": "all", "wrong": wrong, "silence": Schedule(((0.0, 1.0),))}
+    )
+
+
+def examine(
+    model: Any,
+    encoder: Encoder,
+    source: Source,
+    curriculum: Curriculum,
+    shares: Sequence[float] = SHARES,
+    wrong: bool = True,
+    samples: int = 256,
+    seed: int = 0,
+    batch_size: int = 64,
+    generate: bool = False,
+    advance: Callable[..., None] = lambda *_, **__: None,
+) -> list[Row]:
+    """Sit the exam: a row for every share of the book, and one with a wrong book."""
+    if any(not 0 <= share <= 1 for share in shares):
+        raise InputError(f"shares of the book are between 0 and 1, not {list(shares)}")
+    samples = min(samples, len(source))
+    conditions = [(share, False) for share in shares] + ([(1.0, True)] if wrong else [])
+    rows = []
+    for share, is_wrong in conditions:
+        plan = Plan(source, condition(curriculum, share, is_wrong), seed=seed, samples=samples)
+        items = PositionDataset(plan, encoder).__getitems__(list(range(samples)))
+        right = _correct(model, encoder, items, batch_size)
+        text_match = _generated(model, encoder, items, batch_size) if generate else None
+        rows.append(_row("wrong" if is_wrong else "right", share, right, chance_level(source, items), text_match))
+        advance(1)
+    return rows
+
+
+def _row(book: str, share: float, right: list[np.ndarray], chance: float, generated: float | None) -> Row:
+    accuracy, low, high = clustered([float(r.mean()) for r in right])
+    exact = sum(bool(r.all()) for r in right)
+    exact_low, exact_high = wilson(exact, len(right))
+    longest = max(len(r) for r in right)
+    padded = np.full((len(right), longest), np.nan)
+    for row, r in enumerate(right):
+        padded[row, : len(r)] = r
+    return Row(
+        book=book,
+        open=share,
+        samples=len(right),
+        accuracy=accuracy,
+        low=low,
+        high=high,
+        chance=chance,
+        exact_match=exact / len(right),
+        exact_low=exact_low,
+        exact_high=exact_high,
+        by_place=np.nanmean(padded, axis=0).tolist(),
+        generated_match=generated,
+    )
+
+
+def answer_tokens(item: Item) -> np.ndarray:
+    return item.ids[item.kinds == CODE[Kind.ANSWER]]
+
+
+def chance_level(source: Source, items: Sequence[Item]) -> float:
+    """What guessing scores: 1/n for the task; for other data, always giving the most common answer token."""
+    if isinstance(source, Translations):
+        return 1 / source.chars
+    counts = Counter(token for item in items for token in answer_tokens(item).tolist())
+    return max(counts.values()) / sum(counts.values())
+
+
+def _correct(model: Any, encoder: Encoder, items: list[Item], batch_size: int) -> list[np.ndarray]:
+    """For every example, which of its answer tokens are the model's first choice given all that stands before them."""
+    for item in items:
+        if not (item.kinds == CODE[Kind.ANSWER]).any():
+            raise InputError(f"example {item.position} has no answer tokens to be examined")
+    collator = Collator(pad_id_of(encoder.tokenizer), batch_size)
+    device = next(model.parameters()).device
+    results: dict[int, np.ndarray] = {}
+    was_training = model.training
+    model.eval()
+    try:
+        with torch.inference_mode():
+            for batch in collator(items)["micro_batches"]:
+                labels = torch.where(batch["answers"], batch["labels"], IGNORED)
+                batch = {**batch, "labels": labels}
+                logits, targets = target_logits(model, {k: v.to(device) for k, v in batch.items()})
+                right = (logits.argmax(-1) == targets).cpu().numpy()
+                counts = (labels[:, 1:] != IGNORED).sum(1).tolist()
+                places = np.cumsum(counts)[:-1]
+                results.update(zip(batch["positions"].tolist(), np.split(right, places), strict=True))
+    finally:
+        model.train(was_training)
+    return [results[item.position] for item in items]
+
+
+def _generated(model: Any, encoder: Encoder, items: list[Item], batch_size: int) -> float:
+    """Share of examples whose completion, written greedily by the model, contains the whole answer in its place."""
+    tokenizer, hits = encoder.tokenizer, 0
+    device = next(model.parameters()).device
+    pad = pad_id_of(tokenizer)
+    for start in range(0, len(items), batch_size):
+        batch = items[start : start + batch_size]
+        prompts = [item.ids[item.labels == IGNORED] for item in batch]
+        targets = [item.ids[item.labels != IGNORED] for item in batch]
+        longest = max(map(len, prompts))
+        ids = np.full((len(batch), longest), pad, np.int64)
+        mask = np.zeros((len(batch), longest), np.int64)
+        for row, prompt in enumerate(prompts):  # generation continues at the right edge, so prompts are padded left
+            ids[row, longest - len(prompt) :], mask[row, longest - len(prompt) :] = prompt, 1
+        with torch.inference_mode():
+            written = (
+                model.generate(
+                    input_ids=torch.from_numpy(ids).to(device),
+                    attention_mask=torch.from_numpy(mask).to(device),
+                    max_new_tokens=max(map(len, targets)),
+                    do_sample=False,
+                    pad_token_id=pad,
+                )[:, longest:]
+                .cpu()
+                .numpy()
+            )
+        for row, (item, target) in enumerate(zip(batch, targets, strict=True)):
+            answer = item.kinds[item.labels != IGNORED] == CODE[Kind.ANSWER]
+            own = np.pad(written[row], (0, max(0, len(target) - written.shape[1])), constant_values=-1)[: len(target)]
+            hits += bool((own[answer] == target[answer]).all())
+    return hits / len(items)

@@ -1,0 +1,88 @@
+"""The mask made visible: which tokens carry loss, and what is wrong with it if anything is.
+
+Encoding by fragments cannot put a label on the book. What can still go wrong is told here: an empty target, a target
+that does not fit, loss on padding, a template that yields no mask, tokens the vocabulary does not know, and a tokenizer
+that would merge the end of the prompt with the start of the completion, so that a model served with whole texts would
+see other tokens than it was trained on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from openbook.book.shelf import KINDS, Shelf
+from openbook.curriculum import Opened, Plan
+from openbook.errors import InputError
+from openbook.training.batches import Collator, items, pad_id_of
+from openbook.training.encode import IGNORED, Encoder
+
+
+@dataclass(frozen=True)
+class Token:
+    """One token as a person reads it."""
+
+    id: int
+    text: str
+    kind: str
+    loss: bool
+
+
+@dataclass(frozen=True)
+class Masked:
+    """One example's tokens, and what is wrong with its mask."""
+
+    position: int
+    tokens: list[Token]
+    problems: list[str]
+
+
+def mask(plan: Plan, encoder: Encoder, positions: list[int]) -> list[Masked]:
+    """Encode positions exactly as training would, and check what comes out."""
+    where = np.asarray(positions, dtype=np.int64)
+    shelf, opened = plan.at(where)
+    encoded = encoder.encode(shelf, opened, lambda row: f"example {plan.indices(where)[row]} (position {where[row]})")
+    batch = items(encoded, positions)
+    padded = Collator(pad_id_of(encoder.tokenizer), len(batch)).pad(batch)
+    on_padding = ((padded["labels"] != IGNORED) & (padded["attention_mask"] == 0)).any(1).tolist()
+    results = []
+    for row, item in enumerate(batch):
+        texts = [encoder.tokenizer.decode([token]) for token in item.ids.tolist()]
+        tokens = [
+            Token(int(token), text, str(KINDS[kind]), bool(label != IGNORED))
+            for token, text, kind, label in zip(item.ids, texts, item.kinds, item.labels, strict=True)
+        ]
+        problems = ["loss on padding"] if on_padding[row] else []
+        problems += _unknown(encoder.tokenizer, tokens) + _straddling(encoder, shelf, opened, row)
+        results.append(Masked(positions[row], tokens, problems))
+    return results
+
+
+def _unknown(tokenizer: Any, tokens: list[Token]) -> list[str]:
+    unknown = sum(token.id == tokenizer.unk_token_id and token.loss for token in tokens)
+    return [f"{unknown} target tokens are not in the vocabulary"] if unknown else []
+
+
+def _straddling(encoder: Encoder, shelf: Shelf, opened: Opened, row: int) -> list[str]:
+    """A token of the whole text that begins in the prompt and ends in the completion."""
+    prompt = encoder.frame.between or "".join(shelf.texts(shelf.prompt[row]))
+    completion = "".join(shelf.texts(shelf.completion[row][:1]))
+    if not encoder.tokenizer.is_fast or not prompt or not completion:
+        return []
+    offsets = encoder.tokenizer(prompt + completion, add_special_tokens=False, return_offsets_mapping=True)
+    for start, end in offsets["offset_mapping"]:
+        if start < len(prompt) < end:
+            text = (prompt + completion)[start:end]
+            return [f"the tokenizer would merge {text!r} across the boundary of prompt and completion"]
+    return []
+
+
+def checked(plan: Plan, encoder: Encoder, positions: list[int]) -> list[Masked]:
+    """`mask`, or an error when any example has a problem."""
+    masked = mask(plan, encoder, positions)
+    for example in masked:
+        if example.problems:
+            raise InputError(f"position {example.position}: {'; '.join(example.problems)}")
+    return masked

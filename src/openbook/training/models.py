@@ -1,0 +1,169 @@
+"""Models: a Hugging Face causal LM and its tokenizer, loaded or made small from scratch. One path for both."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+from transformers.utils import logging
+
+from openbook.book.shelf import Source
+from openbook.book.translations import Translations
+from openbook.errors import InputError
+from openbook.task.text import THINK, CompactFormat
+from openbook.training.config import ModelConfig
+
+logging.disable_progress_bar()  # a bar for a model of a few megabytes only hides what matters
+
+UNKNOWN, END, PAD = "<UNK>", "<END>", "<PAD>"
+
+
+def load_or_make(config: ModelConfig, source: Source, seed: int, think: str = THINK) -> tuple[Any, Any]:
+    """The model and tokenizer of a run; a thinking token that the vocabulary lacks is added to it."""
+    if config.path is None:
+        tokenizer = make_tokenizer(source, think)
+        model = make_model(config, len(tokenizer), seed)
+    else:
+        model, tokenizer = load(config.path, config.dtype)
+        with_thinking_token(model, tokenizer, think, seed)
+    return (with_lora(model, config) if config.lora else model), tokenizer
+
+
+def load(path: str, dtype: str = "float32") -> tuple[Any, Any]:
+    """A model and tokenizer from a folder, a run's folder, or a Hugging Face name. Code from the hub is never run."""
+    from transformers import AutoModelForCausalLM, AutoTokenizer
+
+    path = model_folder(path)
+    options = {"trust_remote_code": False}
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(path, **options)
+        model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, use_safetensors=True, **options)
+    except (OSError, ValueError) as error:
+        raise _cannot_load(path, error) from None
+    return model, tokenizer
+
+
+def load_tokenizer(path: str, think: str = THINK) -> Any:
+    """The tokenizer alone, with the thinking token."""
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(model_folder(path), trust_remote_code=False)
+    except (OSError, ValueError) as error:
+        raise _cannot_load(path, error) from None
+    tokenizer.add_tokens([think], special_tokens=True)
+    return tokenizer
+
+
+def model_folder(path: str) -> str:
+    """The model inside a run's folder; any other path or name as it is."""
+    folder = Path(path)
+    if (folder / "model" / "config.json").exists():
+        return str(folder / "model")
+    if folder.is_dir() and not (folder / "config.json").exists():
+        raise InputError(f"{path}: no model there: a model's folder has a config.json")
+    return path
+
+
+def _cannot_load(path: str, error: Exception) -> InputError:
+    first = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    return InputError(f"cannot load the model '{path}': {first}")
+
+
+def with_thinking_token(model: Any, tokenizer: Any, think: str, seed: int) -> None:
+    """Give the thinking token an entry of its own; its embedding is drawn near the mean of the others."""
+    if len(tokenizer(think, add_special_tokens=False)["input_ids"]) == 1:
+        return
+    tokenizer.add_tokens([think], special_tokens=True)
+    if len(tokenizer) > model.get_input_embeddings().weight.shape[0]:
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(seed)
+            model.resize_token_embeddings(len(tokenizer))
+
+
+def make_tokenizer(source: Source, think: str = THINK) -> Any:
+    """A small tokenizer for a model made from scratch: words for the task, byte pairs learned from a user's data."""
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
+    from transformers import PreTrainedTokenizerFast
+
+    special = [PAD, END, UNKNOWN, think]
+    if isinstance(source, Translations) and isinstance(source.format, CompactFormat):
+        words = [*special, *(word for word in source.format.vocabulary() if word != think), "*"]
+        core = Tokenizer(models.WordLevel({word: number for number, word in enumerate(words)}, unk_token=UNKNOWN))
+        core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    else:
+        core = Tokenizer(models.BPE(unk_token=None))
+        core.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+        core.decoder = decoders.ByteLevel()
+        alphabet = pre_tokenizers.ByteLevel.alphabet()
+        trainer = trainers.BpeTrainer(
+            vocab_size=4096, special_tokens=special, initial_alphabet=alphabet, show_progress=False
+        )
+        core.train_from_iterator(_texts(source), trainer)
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=core, pad_token=PAD, eos_token=END, unk_token=UNKNOWN, clean_up_tokenization_spaces=False
+    )
+    tokenizer.add_tokens([think], special_tokens=True)
+    return tokenizer
+
+
+def _texts(source: Source, most: int = 2000) -> Iterable[str]:
+    """Texts of evenly spaced examples, book included."""
+    step = max(1, len(source) // most)
+    for index in range(0, len(source), step):
+        yield source.example(index).render().text
+
+
+def make_model(config: ModelConfig, vocabulary: int, seed: int) -> Any:
+    """A Llama of the configured shape with random weights drawn from the seed."""
+    from transformers import LlamaForCausalLM
+
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return LlamaForCausalLM(llama_config(config, vocabulary))
+
+
+def llama_config(config: ModelConfig, vocabulary: int) -> Any:
+    from transformers import LlamaConfig
+
+    if config.hidden_size % config.heads or (config.hidden_size // config.heads) % 2:
+        raise InputError(
+            f"model.hidden_size {config.hidden_size} does not split into {config.heads} heads of an even size"
+        )
+    return LlamaConfig(
+        vocab_size=vocabulary,
+        hidden_size=config.hidden_size,
+        intermediate_size=config.intermediate_size or 2 * config.hidden_size,
+        num_hidden_layers=config.layers,
+        num_attention_heads=config.heads,
+        num_key_value_heads=config.key_value_heads or config.heads,
+        max_position_embeddings=8192,
+        tie_word_embeddings=config.tie_embeddings,
+        pad_token_id=0,
+        bos_token_id=None,
+        eos_token_id=1,
+    )
+
+
+def with_lora(model: Any, config: ModelConfig) -> Any:
+    assert config.lora is not None
+    try:
+        import peft
+    except ImportError:
+        raise InputError("model.lora needs the extra: pip install 'openbook[peft]'") from None
+    lora = config.lora
+    settings = peft.LoraConfig(
+        r=lora.rank,
+        lora_alpha=lora.alpha,
+        lora_dropout=lora.dropout,
+        target_modules=lora.targets,
+        task_type="CAUSAL_LM",
+    )
+    return peft.get_peft_model(model, settings)
+
+
+def window_of(model: Any) -> int | None:
+    """The longest sequence the model was made for, if it says."""
+    return getattr(model.config, "max_position_embeddings", None)

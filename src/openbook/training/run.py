@@ -1,0 +1,169 @@
+"""One run from config to record. `carry_out` names every stage in order; read it first."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from openbook.book.jsonl import load_source
+from openbook.book.shelf import Bank, Source
+from openbook.book.translations import Translations
+from openbook.curriculum import Plan
+from openbook.errors import InputError
+from openbook.records import Run
+from openbook.task.phrasebook import Codebook
+from openbook.training.config import RunConfig, TaskConfig, validated
+from openbook.training.encode import Encoder
+from openbook.training.exam import Row, examine
+from openbook.training.models import load, load_or_make, window_of
+from openbook.training.train import ContextEnhancedTrainer, Reporter, training_arguments
+
+TASK_SAMPLES = 10_000  # of the task, if nothing else is said
+EXAM_START = 10**9  # exam inputs of the task are numbered from here, where training never comes
+EXAMS_DURING_TRAINING = 10
+
+Bar = Callable[[str, int], AbstractContextManager[Callable[..., None]]]
+
+
+@contextmanager
+def no_bar(description: str, total: int) -> Iterator[Callable[..., None]]:
+    """No progress bar."""
+    yield lambda *_, **__: None
+
+
+def task_source(task: TaskConfig, count: int, start: int = 0, bank: Bank | None = None) -> Translations:
+    """Examples of the task as configured, `count` of them from number `start`."""
+    codebook = None
+    if task.codebook != "fresh":
+        seeded = isinstance(task.codebook, int)
+        codebook = (
+            Codebook.sample(task.depth, task.chars, int(task.codebook)) if seeded else Codebook.load(str(task.codebook))
+        )
+        if (codebook.depth, codebook.chars) != (task.depth, task.chars):
+            raise InputError(
+                f"{task.codebook} is a codebook of MLT({codebook.depth}, {codebook.chars}), but the task is "
+                f"MLT({task.depth}, {task.chars})"
+            )
+    inputs = (task.lengths, task.seed, task.text, task.chain, start)
+    return Translations(task.depth, task.chars, count, codebook, *inputs, bank=bank or Bank())
+
+
+def sources_of(config: RunConfig) -> tuple[Source, Source]:
+    """What is trained on and what is examined. The task is examined on inputs that training never sees."""
+    if config.task is not None:
+        training = task_source(config.task, config.samples or TASK_SAMPLES)
+        return training, task_source(config.task, config.exam.samples, EXAM_START, training.bank)
+    assert config.data is not None
+    data = load_source(config.data, config.skip_bad)
+    return data, (load_source(config.exam.data, config.skip_bad) if config.exam.data else data)
+
+
+def plan_of(config: RunConfig, source: Source) -> Plan:
+    return Plan(
+        source,
+        config.curriculum,
+        seed=config.seed,
+        epochs=config.training.epochs,
+        shuffle=bool(config.training.shuffle),
+        samples=config.samples,
+    )
+
+
+def data_record(config: RunConfig, source: Source) -> dict[str, Any]:
+    record: dict[str, Any] = {"examples": len(source), "fingerprint": source.fingerprint}
+    skipped = getattr(source, "skipped", [])
+    if skipped:
+        record |= {"skipped": len(skipped), "skipped_because": skipped[:20]}
+    return record
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """Closed-book and open-book accuracy of a model."""
+
+    closed_book: float
+    open_book: float
+
+
+def accuracy_of(rows: list[Row]) -> Accuracy:
+    return Accuracy(
+        closed_book=next(row.accuracy for row in rows if row.open == 0 and row.book == "right"),
+        open_book=next(row.accuracy for row in rows if row.open == 1 and row.book == "right"),
+    )
+
+
+def carry_out(config: RunConfig, folder: Path, force: bool = False, bar: Bar = no_bar) -> dict[str, Any]:
+    """Train as configured and leave a run in `folder`; returns the result (the keys of `openbook learn --json`)."""
+    source, exam_source = sources_of(config)
+    plan = plan_of(config, source)
+    model, tokenizer = load_or_make(config.model, source, config.seed, config.think)
+    window = config.training.max_length or window_of(model)
+    encoder = Encoder(tokenizer, source.bank, window, config.think, config.chat)
+    same_bank = exam_source.bank is source.bank
+    exam_encoder = encoder if same_bank else Encoder(tokenizer, exam_source.bank, window, config.think, config.chat)
+    run = Run.create(folder, config.model_dump(mode="json"), data_record(config, source), force)
+
+    def sit(shares: tuple[float, ...]) -> list[Row]:
+        return examine(
+            model,
+            exam_encoder,
+            exam_source,
+            config.curriculum,
+            shares,
+            wrong=False,
+            samples=config.exam.samples,
+            seed=config.seed,
+            batch_size=config.exam.batch_size,
+        )
+
+    steps = -(-plan.total // config.training.step_size)
+    every = config.exam.every or max(1, steps // EXAMS_DURING_TRAINING)
+    started = time.perf_counter()
+    with bar("training", steps) as advance:
+        trainer = ContextEnhancedTrainer(
+            model,
+            plan,
+            encoder,
+            training_arguments(config.training, folder, config.seed),
+            batch_size=config.training.step_size,
+            micro_batch_size=min(config.training.micro_batch_size, config.training.step_size),
+            callbacks=[Reporter(run.log, advance, lambda: vars(accuracy_of(sit((0.0, 1.0)))), every)],
+        )
+        trainer.train()
+    seconds = time.perf_counter() - started
+    rows = sit((0.0, 1.0))
+    run.save_model(model, tokenizer)
+    result = {
+        "run": str(folder),
+        "steps": steps,
+        "samples": plan.size,
+        "positions": plan.total,
+        "accuracy": vars(accuracy_of(rows)),
+        "exam": [row.as_dict() for row in rows],
+        "chance": rows[0].chance,
+        "seconds": round(seconds, 2),
+        "curriculum": config.curriculum.model_dump(mode="json"),
+    }
+    run.finish({k: v for k, v in result.items() if k != "run"})
+    return result
+
+
+def reopen(
+    folder: Path, data: Path | None = None, samples: int | None = None
+) -> tuple[RunConfig, Any, Encoder, Source]:
+    """A finished run's config, model, encoder and exam source (or other data), for examining or probing it."""
+    run = Run(folder)
+    config = validated(RunConfig, run.read("config.json"))
+    if data is not None:
+        exam_source: Source = load_source(data, config.skip_bad)
+    elif config.task is not None:
+        exam_source = task_source(config.task, samples or config.exam.samples, EXAM_START)
+    else:
+        _, exam_source = sources_of(config)
+    model, tokenizer = load(str(folder), config.model.dtype)
+    window = config.training.max_length or window_of(model)
+    return config, model, Encoder(tokenizer, exam_source.bank, window, config.think, config.chat), exam_source
