@@ -48,6 +48,7 @@ def application(called: str | None = None) -> App:
         name="openbook",
         help=STORY,
         version=__version__,
+        suppress_keyboard_interrupt=False,  # `main` has a word for it
         help_format="markdown" if called else "plaintext",  # a Markdown parser would double the time of the overview
         default_parameter=Parameter(negative_iterable=(), show_default=lambda value: None if value is False else value),
     )

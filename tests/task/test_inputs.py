@@ -2,11 +2,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.strategies import codebooks
 
 from openbook.errors import InputError
 from openbook.task import Codebook, coverable_inputs, random_inputs, subset_inputs, translate_batch
 from openbook.task.inputs import coverage_length, missing_rules
-from tests.strategies import codebooks
 
 
 @given(st.integers(2, 30), st.integers(0, 2**64 - 1), st.integers(0, 10**12), st.integers(1, 40), st.data())
@@ -86,5 +86,5 @@ def test_missing_rules_are_named() -> None:
 def test_lengths_too_short_to_cover_are_refused() -> None:
     with pytest.raises(InputError, match="use at least 128"):
         coverable_inputs(Codebook.sample(2, 8), length=100)
-    with pytest.raises(InputError, match="0 of 1000 uniform strings.*use"):
+    with pytest.raises(InputError, match=r"0 of 1000 uniform strings.*use"):
         coverable_inputs(Codebook.sample(2, 8), length=128)

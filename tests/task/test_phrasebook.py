@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.strategies import codebooks
 
 from openbook.errors import InputError
 from openbook.task import Codebook, Phrasebook
 from openbook.task.phrasebook import sample_tables
-from tests.strategies import codebooks
 
 
 @given(codebooks())

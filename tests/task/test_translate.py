@@ -4,13 +4,13 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.cases import BY_HAND, CASES
+from tests.strategies import codebooks, codebooks_and_strings, sizes, strings
 
 from openbook.errors import InputError
 from openbook.task import Codebook, translate, translate_batch
 from openbook.task.phrasebook import sample_tables
 from openbook.task.translate import check_string, dependencies, invert_batch, output
-from tests.cases import BY_HAND, CASES
-from tests.strategies import codebooks, codebooks_and_strings, sizes, strings
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

@@ -41,6 +41,10 @@ def demo(*, folder: Path = Path("demo"), seed: int = 0, json: Annotated[bool, Pa
     json:
         One JSON object instead of the tour.
     """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise MachineError(f"{folder}: {error.strerror}: choose another folder with --folder") from None
     depth, chars, samples = 2, 4, 1000
     codebook = Codebook.sample(depth, chars, seed)
     worked = in_symbols(codebook, translate(codebook, random_inputs(chars, 1, (8, 8), seed)[0][0].tolist()))
@@ -51,10 +55,6 @@ def demo(*, folder: Path = Path("demo"), seed: int = 0, json: Annotated[bool, Pa
         out.rule(f"2. A dataset: {samples:,} translations with the rules that help")
     spec = DatasetSpec(ReleasedFormat(depth, chars, thoughts=8), samples, codebook, seed, lengths=(4, 8))
     path = folder / "translations.jsonl"
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise MachineError(f"{folder}: {error.strerror}: choose another folder with --folder") from None
     written = write_dataset(spec, path, force=True)
     with path.open(encoding="utf-8") as file:
         records = [json_format.loads(line) for line in itertools.islice(file, 3)]
