@@ -28,7 +28,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSeriali
 from openbook.book.example import Example
 from openbook.book.shelf import CODE, NONE, Fragments, Shelf, Source
 from openbook.errors import InputError, nearest
-from openbook.randomness import Keyed, permutations, words
+from openbook.randomness import Keyed, keyed_words, permutations, words
 from openbook.task.text import THINK, Kind
 
 Positions = NDArray[np.int64]
@@ -191,7 +191,7 @@ class Plan:
         indices = self.indices(positions)
         if not isinstance(self.curriculum, Curriculum):
             return self._chosen(self.curriculum, positions, indices)
-        keyed = Keyed(self.seed, "curriculum")
+        keyed = keyed_words(self.seed, "curriculum")
         if self.curriculum.wrong:
             shelf = self.source.wrong(indices, keyed.block(positions, HEADER)[:, 4:])
         else:
@@ -205,7 +205,7 @@ class Plan:
         batch, sections, longest = shelf.pieces.shape
         slots = np.full((batch, sections, longest), NONE, np.int64)
         for b, (position, index) in enumerate(zip(positions.tolist(), indices.tolist(), strict=True)):
-            random = np.random.Generator(np.random.Philox(key=Keyed(self.seed, "chooser").words(position, 2)))
+            random = np.random.Generator(np.random.Philox(key=keyed_words(self.seed, "chooser").words(position, 2)))
             opened = chooser(self.source.example(index), position / self.total, random)
             if len(opened) > sections:
                 raise InputError(f"position {position}: the curriculum named {len(opened)} sections of {sections}")

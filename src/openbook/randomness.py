@@ -7,6 +7,7 @@ how many items were made before.
 
 from __future__ import annotations
 
+import functools
 import zlib
 
 import numpy as np
@@ -83,3 +84,9 @@ class Keyed:
         for row, item in enumerate(items.tolist()):
             block[row] = self.words(item, count)
         return block
+
+
+@functools.lru_cache(maxsize=64)
+def keyed_words(seed: int, stream: str) -> Keyed:
+    """The words of a stream; the generator behind it is made once in every process."""
+    return Keyed(seed, stream)

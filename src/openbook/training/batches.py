@@ -59,10 +59,8 @@ class PositionDataset(Dataset):
 
 
 def items(encoded: Encoded, positions: Sequence[int]) -> list[Item]:
-    return [
-        Item(int(position), encoded.ids[row], encoded.labels(row), encoded.kinds[row])
-        for row, position in enumerate(positions)
-    ]
+    rows = zip(positions, encoded.ids, encoded.labels, encoded.kinds, strict=True)
+    return [Item(int(position), ids, labels, kinds) for position, ids, labels, kinds in rows]
 
 
 class Steps(Sampler):

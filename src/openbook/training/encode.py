@@ -9,6 +9,7 @@ Legend: B examples, F fragments of an example, T tokens of the batch laid end to
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -30,21 +31,37 @@ _CARRIES_LOSS = np.array([kind in COMPLETION_KINDS for kind in Kind])
 
 @dataclass(frozen=True)
 class Encoded:
-    """A batch of token sequences; `kinds` says for every token what it is for (a code of `Kind`)."""
+    """A batch of token sequences laid end to end; `kinds` says for every token what it is for (a code of `Kind`)."""
 
-    ids: list[Tokens]
-    kinds: list[NDArray[np.uint8]]
+    flat_ids: Tokens  # [T]
+    flat_kinds: NDArray[np.uint8]  # [T]
+    ends: Tokens  # [B]: where each example ends
     dropped_pieces: int = 0  # open pieces that did not fit
     cut_prompts: int = 0  # prompts that were cut at their start to fit
 
     def __len__(self) -> int:
-        return len(self.ids)
+        return len(self.ends)
 
-    def labels(self, row: int) -> Tokens:
-        return np.where(_CARRIES_LOSS[self.kinds[row]], self.ids[row], IGNORED)
+    @functools.cached_property
+    def flat_labels(self) -> Tokens:
+        return np.where(_CARRIES_LOSS[self.flat_kinds], self.flat_ids, IGNORED)
 
-    def lengths(self) -> NDArray[np.int64]:
-        return np.array([len(row) for row in self.ids], dtype=np.int64)
+    def split(self, flat: NDArray[Any]) -> list[NDArray[Any]]:
+        """An array over all tokens as one array for each example."""
+        ends = self.ends.tolist()
+        return [flat[start:end] for start, end in zip([0, *ends[:-1]], ends, strict=True)]
+
+    @property
+    def ids(self) -> list[Tokens]:
+        return self.split(self.flat_ids)
+
+    @property
+    def kinds(self) -> list[NDArray[np.uint8]]:
+        return self.split(self.flat_kinds)
+
+    @property
+    def labels(self) -> list[Tokens]:
+        return self.split(self.flat_labels)
 
 
 class TokenTable:
@@ -134,15 +151,13 @@ class Encoder:
         if self.max_length is not None:
             fits, dropped = self._fit(cost, pieces, self._needed(shelf, opened, kinds))
             cost = np.where(fits, cost, 0)
-        kept = cost > 0
-        chosen, lengths = fragments[kept], cost[kept]
+        kept = np.flatnonzero(cost)
+        chosen, lengths = fragments.reshape(-1)[kept], cost.reshape(-1)[kept]
         ends = np.cumsum(lengths)
-        where = np.repeat(starts[chosen] - (ends - lengths), lengths) + np.arange(ends[-1] if len(ends) else 0)
-        ids = flat[where]
-        roles = np.repeat(kinds[kept], lengths)
-        rows = np.cumsum(cost.sum(1))[:-1]
-        encoded = Encoded(np.split(ids, rows), np.split(roles, rows), dropped)
-        return self._checked(encoded, name)
+        where = np.repeat(starts[chosen] - (ends - lengths), lengths)
+        where += np.arange(len(where))
+        roles = np.repeat(kinds.reshape(-1)[kept], lengths)
+        return self._checked(Encoded(flat[where], roles, np.cumsum(cost.sum(1)), dropped), name)
 
     def _sequence(self, shelf: Shelf, opened: Opened) -> tuple[Shelf, Fragments, NDArray[np.uint8], NDArray[np.bool_]]:
         """The fragments of each example in order, their kinds, and which of them are pieces: [B, F] each."""
@@ -215,21 +230,24 @@ class Encoder:
 
     def _checked(self, encoded: Encoded, name: Callable[[int], str]) -> Encoded:
         """Cut prompts that are still too long at their start; refuse an example whose target would be touched."""
-        cut = 0
-        for row, (ids, kinds) in enumerate(zip(encoded.ids, encoded.kinds, strict=True)):
-            target = _CARRIES_LOSS[kinds]
-            if not target.any():
-                raise InputError(f"{name(row)}: the completion has no tokens, so there is nothing to learn from it")
-            excess = len(ids) - self.max_length if self.max_length is not None else 0
-            if excess > 0:
-                prompt = np.flatnonzero(np.isin(kinds, (CODE[Kind.PROMPT], CODE[Kind.HEADING])))
-                if len(prompt) < excess:
-                    raise InputError(
-                        f"{name(row)}: the completion has {int(target.sum())} tokens and does not fit into a window of "
-                        f"{self.max_length}: raise max_length or shorten it"
-                    )
-                keep = np.ones(len(ids), bool)
-                keep[prompt[:excess]] = False
-                encoded.ids[row], encoded.kinds[row] = ids[keep], kinds[keep]
-                cut += 1
-        return replace(encoded, cut_prompts=cut)
+        row_of = np.repeat(np.arange(len(encoded)), np.diff(encoded.ends, prepend=0))
+        targets = np.bincount(row_of[_CARRIES_LOSS[encoded.flat_kinds]], minlength=len(encoded))
+        if not targets.all():
+            row = int(np.flatnonzero(targets == 0)[0])
+            raise InputError(f"{name(row)}: the completion has no tokens, so there is nothing to learn from it")
+        excess = np.diff(encoded.ends, prepend=0) - (self.max_length or np.iinfo(np.int64).max)
+        long = np.flatnonzero(excess > 0)
+        if not len(long):
+            return encoded
+        keep = np.ones(len(row_of), bool)
+        can_go = np.isin(encoded.flat_kinds, (CODE[Kind.PROMPT], CODE[Kind.HEADING]))
+        for row in long.tolist():
+            places = np.flatnonzero(can_go & (row_of == row))
+            if len(places) < excess[row]:
+                raise InputError(
+                    f"{name(row)}: the completion has {targets[row]} tokens and does not fit into a window of "
+                    f"{self.max_length}: raise max_length or shorten it"
+                )
+            keep[places[: excess[row]]] = False
+        ends = np.cumsum(np.bincount(row_of[keep], minlength=len(encoded)))
+        return Encoded(encoded.flat_ids[keep], encoded.flat_kinds[keep], ends, encoded.dropped_pieces, len(long))
