@@ -1,0 +1,66 @@
+"""The README is true: its commands run, its output is what they print, its Python works, its links lead somewhere."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from openbook.cli import COMMANDS, main
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```(\w+)\n(.*?)```", README, re.DOTALL)
+
+
+def _commands(block: str) -> list[list[str]]:
+    return [shlex.split(line, comments=True) for line in block.splitlines() if line.strip()]
+
+
+def test_there_is_something_to_check() -> None:
+    assert {language for language, _ in BLOCKS} == {"bash", "text", "python"}
+
+
+def test_every_command_line_runs_and_prints_what_is_shown(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("openbook.console.out._width", 80)
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    spoken = ""
+    for language, block in BLOCKS:
+        if language == "bash":
+            for program, *arguments in _commands(block):
+                assert program in ("make", "openbook")
+                if program == "make":
+                    assert set(arguments) <= targets
+                else:
+                    assert main(arguments) == 0, arguments
+            spoken = capsys.readouterr().out
+        elif language == "text":
+            assert [line.rstrip() for line in spoken.splitlines()] == block.splitlines()
+
+
+def test_the_python_works(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for language, block in BLOCKS:
+        if language == "python":
+            names: dict[str, object] = {}
+            exec(block, names)  # the reader would do the same
+            assert names["translation"].used().shape == (1000, 5, 64)  # type: ignore[attr-defined]
+
+
+def test_the_commands_in_the_table_exist_as_described() -> None:
+    table = dict(re.findall(r"^\| `openbook (\w+)` \| (.*) \|$", README, re.MULTILINE))
+    known = {name: line for name, _, _, line in COMMANDS}
+    assert {"translate", "task", "demo"} <= set(table)
+    assert all(known.get(name) == line for name, line in table.items())
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])
+def test_links_and_paths_lead_somewhere(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    links = re.findall(r"\]\((?!http)([^)]+)\)", text)
+    paths = [p for p in re.findall(r"`((?:src|tests|benchmarks)/[\w/.]+)`", text) if "NAME" not in p]
+    assert links or paths
+    assert [path for path in (*links, *paths) if not (ROOT / path).exists()] == []
