@@ -40,6 +40,7 @@ BROKEN = [
     ("recurrence", {"factor": Fraction(5, 9)}),
     ("correlation-decay", {"base": Fraction(3, 10)}),
     ("correlation-decay", {"factor": Fraction(5, 9)}),
+    ("decay-rate", {"factor": Fraction(4, 5)}),
     ("correlation-sampled", {"probability": TENTH}),
     ("distinct-parities", {"counts": (3, 12, 39, 132, 441, 1495)}),
     ("local-lemma", {"p": lambda d: 1 - Fraction(1, 3) * Fraction(7, 9) ** (d - 1)}),

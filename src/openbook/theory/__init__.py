@@ -27,6 +27,7 @@ from openbook.theory.learnability import elimination, elimination_one_string, gr
 from openbook.theory.mappings import bijection_count, dependencies, invertibility, shift_matters
 from openbook.theory.positions import circular_correlation, circular_invariance, cross_correlation, uniformity
 from openbook.theory.product import gelu_product
+from openbook.theory.rate import decay_rate
 from openbook.theory.recovery import (
     column_uniqueness,
     descent,
@@ -66,6 +67,7 @@ SECTIONS: dict[str, tuple[Check, ...]] = {
         recurrence,
         correlation_decay,
         correlation_sampled,
+        decay_rate,
         distinct_parities,
         local_lemma,
         sq_embedding,

@@ -43,11 +43,11 @@ def paper_bound(depth: int, base: Fraction = Fraction(1, 3), factor: Fraction = 
 
 @check(
     "correlation-decay",
-    "Two random tasks of MLT(d, 2) correlate at output 1 with probability at most (1/3)(7/9)^(d-1).",
+    "For d ≤ 11, two random tasks of MLT(d, 2) correlate at output 1 with probability at most (1/3)(7/9)^(d-1).",
     "exact counting",
     "lem:corr_random_map_n2",
     "Exact where the paper bounds. The bound holds at every depth counted, but its proof does not stand (see "
-    "'recurrence'); the ratio of successive probabilities rises towards about 0.79, above 7/9, see docs/theory.md.",
+    "'recurrence'), nor does it for all d (see 'decay-rate').",
 )
 def correlation_decay(
     *, seed: int, base: Fraction = Fraction(1, 3), factor: Fraction = Fraction(7, 9), depth: int = DEPTH
