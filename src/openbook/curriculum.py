@@ -69,7 +69,8 @@ class Schedule:
         return np.asarray(np.interp(np.asarray(progress, dtype=np.float64), times, rates))
 
     def __str__(self) -> str:
-        return ",".join(f"{rate:g}@{progress:g}" for progress, rate in self.points)
+        """What `parse` reads back exactly."""
+        return ",".join("@".join(repr(x).removesuffix(".0") for x in (rate, at)) for at, rate in self.points)
 
 
 def _schedule(value: Any) -> Schedule:
@@ -158,6 +159,8 @@ class Plan:
             raise InputError(f"epochs is {self.epochs}: train for at least one")
         if not 0 < self.size <= len(self.source):
             raise InputError(f"{self.size} samples asked for, but the source has {len(self.source)}")
+        if isinstance(self.curriculum, Curriculum) and self.curriculum.wrong and not self.source.can_mislead:
+            raise InputError("a wrong book is another record's book, but all records have the same one")
 
     @property
     def size(self) -> int:
@@ -206,9 +209,13 @@ class Plan:
         slots = np.full((batch, sections, longest), NONE, np.int64)
         for b, (position, index) in enumerate(zip(positions.tolist(), indices.tolist(), strict=True)):
             random = np.random.Generator(np.random.Philox(key=keyed_words(self.seed, "chooser").words(position, 2)))
-            opened = chooser(self.source.example(index), position / self.total, random)
-            if len(opened) > sections:
-                raise InputError(f"position {position}: the curriculum named {len(opened)} sections of {sections}")
+            example = self.source.example(index)
+            opened = chooser(example, position / self.total, random)
+            if len(opened) != len(example.sections):
+                raise InputError(
+                    f"position {position}: the curriculum named {len(opened)} sections, but there are "
+                    f"{len(example.sections)}"
+                )
             for s, numbers in enumerate(opened):
                 exist = int((shelf.pieces[b, s] != NONE).sum())
                 if len(set(numbers)) != len(numbers) or any(not 0 <= k < exist for k in numbers):
@@ -285,7 +292,7 @@ def choose(curriculum: Curriculum, shelf: Shelf, progress: NDArray[np.float64], 
             shown = shown | _first(keys[:, 0], rest, _share(curriculum.others, rest))
     rates = np.broadcast_to(curriculum.drop.at(progress)[:, None], (batch, sections))
     if curriculum.spread != "all":
-        one = np.arange(sections) == (drawn[:, 1] % np.uint64(sections)).astype(np.int64)[:, None]
+        one = _one_of(drawn[:, 1], shown.any(-1))
         everywhere = np.zeros(batch, bool) if curriculum.spread == "one" else (drawn[:, 0] >> np.uint64(63)) == 1
         rates = np.where(everywhere[:, None] | one, rates, 0.0)
     closed = _share(rates, shown)
@@ -297,6 +304,12 @@ def choose(curriculum: Curriculum, shelf: Shelf, progress: NDArray[np.float64], 
     place = np.arange(longest)
     opened = (place >= closed[..., None]) & (place < shown.sum(-1)[..., None])
     return Opened(np.where(opened, slots, NONE), quiet)
+
+
+def _one_of(words_in: NDArray[np.uint64], among: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """One of the marked entries of each row, by its word alone: padding for wider neighbours must not change it."""
+    count = np.maximum(among.sum(-1), 1).astype(np.uint64)
+    return among & (np.cumsum(among, axis=-1) - 1 == (words_in % count).astype(np.int64)[:, None])
 
 
 def _share(rate: float | NDArray[np.float64], marked: NDArray[np.bool_]) -> NDArray[np.int64]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -55,7 +56,7 @@ class Example:
 
     def silenced(self, rate: float = 1.0, think: str = THINK) -> Example:
         """The words of its thoughts replaced by thinking tokens, the first `rate` of them."""
-        words = [len(part.text.split()) if part.kind == Kind.THOUGHT else 0 for part in self.completion]
+        words = [len(thought_words(p.text, think=think)) if p.kind == Kind.THOUGHT else 0 for p in self.completion]
         left = int(rate * sum(words) + 1e-9)
         parts = []
         for part, count in zip(self.completion, words, strict=True):
@@ -66,8 +67,12 @@ class Example:
 
 
 def thought_words(text: str, quiet: int = 0, think: str = THINK) -> list[str]:
-    """A thought as words with the blanks before them; the first `quiet` are thinking tokens."""
-    if think in text:  # already silent
+    """A thought as words with the blanks around them (joined, they give it back); the first are thinking tokens.
+
+    >>> thought_words(" A B", quiet=1)
+    ['<THINK>', ' B']
+    """
+    if not text.replace(think, ""):  # already silent
         return [think] * text.count(think)
-    words = [f" {word}" for word in text.split()]
+    words = re.findall(r"\s*\S+(?:\s+$)?", text) or [text]
     return [think] * quiet + words[quiet:]

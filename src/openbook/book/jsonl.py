@@ -1,24 +1,27 @@
 """Examples from a user's JSONL file, a list of records, or a Hugging Face dataset.
 
-A file is read once to check every record and to note where each line starts; examples are then read from disk as they
-are asked for, so a file may be larger than memory. Complaints name `file:line`.
+A file is read once to check every record and to note where each line starts; prompts and completions are then read from
+disk as they are asked for, and only the books stay in memory once they were met. Complaints name `file:line`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from openbook.book.example import Example
+from openbook.book.example import Example, Section
 from openbook.book.record import example_from_record
 from openbook.book.shelf import Bank, Shelf, shelve
 from openbook.errors import InputError
+from openbook.task.text import Kind
 
 LONGEST_LINE = 16 * 2**20  # bytes; a longer line is a broken file far more often than a record
 BOM = b"\xef\xbb\xbf"
@@ -33,14 +36,17 @@ class ListSource:
         self.bank = Bank()
         self._records = records
         self._name = name
-        self.fingerprint = self._fingerprint()
-
-    def _fingerprint(self) -> str:
         digest = hashlib.sha256()
-        for index in range(len(self._records)):
-            self.example(index)  # every record is checked before anything expensive
+        books = _Books()
+        for index in range(len(records)):  # every record is checked before anything expensive
+            books.add(self.example(index))
             digest.update(json.dumps(self._record(index), sort_keys=True, default=str).encode())
-        return digest.hexdigest()
+        self.fingerprint = digest.hexdigest()
+        self._settle(books)
+
+    def _settle(self, books: _Books) -> None:
+        self.has_thoughts = books.has_thoughts
+        self._book_order, self._book_places = books.sorted()
 
     def _record(self, index: int) -> Any:
         return self._records[index]
@@ -58,18 +64,50 @@ class ListSource:
         return shelve(self.bank, [self.example(index) for index in indices.tolist()])
 
     def wrong(self, indices: NDArray[np.int64], words: NDArray[np.uint64]) -> Shelf:
-        """Each example with the book of another one, drawn by its first word."""
-        examples = []
-        for index, word in zip(indices.tolist(), words[:, 0].tolist(), strict=True):
-            other = (index + 1 + word % max(1, len(self) - 1)) % len(self)
-            sections = self.example(other).sections
-            example = self.example(index)
-            examples.append(_with_sections(example, sections))
-        return shelve(self.bank, examples)
+        """Each example with another one's book, drawn by its first word, without any piece that the example needs."""
+        drawn = zip(indices.tolist(), self._others(indices, words[:, 0]).tolist(), strict=True)
+        return shelve(self.bank, [_misled(self.example(index), self.example(other)) for index, other in drawn])
+
+    @property
+    def can_mislead(self) -> bool:
+        """Whether there are two different books, so that one can stand in for the other."""
+        return bool((self._book_places[:, 1] < len(self)).all())
+
+    def _others(self, indices: NDArray[np.int64], words: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """For every example another with a different book, uniformly: all but its own run in the order of books."""
+        if not self.can_mislead:
+            raise InputError("a wrong book is another record's book, but all records have the same one")
+        start, size = self._book_places[indices].T
+        place = (words % (len(self) - size).astype(np.uint64)).astype(np.int64)
+        return self._book_order[np.where(place < start, place, place + size)]
 
 
-def _with_sections(example: Example, sections: Any) -> Example:
-    return Example(example.prompt, example.completion, sections, example.preamble, example.layout, example.history)
+class _Books:
+    """Which records have the same book, gathered while a source is read."""
+
+    def __init__(self) -> None:
+        self._hashes: list[int] = []
+        self.has_thoughts = False
+
+    def add(self, example: Example) -> None:
+        text = json.dumps([[s.name, [[p.text, p.needed] for p in s.pieces]] for s in example.sections])
+        self._hashes.append(int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little", signed=True))
+        self.has_thoughts |= any(part.kind == Kind.THOUGHT for part in example.completion)
+
+    def sorted(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """The records in the order of their books, and for each the start and size of the run that has its book."""
+        order = np.argsort(np.array(self._hashes, dtype=np.int64), kind="stable")
+        _, run, sizes = np.unique(self._hashes, return_inverse=True, return_counts=True)
+        return order, np.stack([np.cumsum(sizes) - sizes, sizes], axis=1)[run]
+
+
+def _misled(example: Example, other: Example) -> Example:
+    needed = {piece.text for section in example.sections for piece in section.pieces if piece.needed}
+    sections = tuple(
+        Section(section.name, tuple(piece for piece in section.pieces if piece.text not in needed))
+        for section in other.sections
+    )
+    return replace(example, sections=sections)
 
 
 class JsonlSource(ListSource):
@@ -81,7 +119,8 @@ class JsonlSource(ListSource):
         self.path = Path(path)
         self.bank = Bank()
         self.skipped: list[str] = []  # what was wrong with each line left out
-        starts: list[tuple[int, int]] = []
+        lines: list[tuple[int, int, int]] = []  # where a line starts, its bytes, its number
+        books = _Books()
         digest = hashlib.sha256()
         with self.path.open("rb") as file:
             number, position = 0, 0
@@ -93,35 +132,36 @@ class JsonlSource(ListSource):
                     if length > LONGEST_LINE:
                         length += _skip_line(file, digest)
                         raise InputError(f"{self.path}:{number}: the line is longer than {LONGEST_LINE >> 20} MiB")
-                    example_from_record(_parse(line, number, self.path), f"{self.path}:{number}")
-                    starts.append((position, number))
+                    books.add(example_from_record(_parse(line, number, self.path), f"{self.path}:{number}"))
+                    lines.append((position, length, number))
                 except InputError as error:
                     if not skip_bad:
                         raise
                     self.skipped.append(str(error))
                 position += length
                 progress(length)
-        if not starts:
+        if not lines:
             raise InputError(f"{self.path}: no records{' that can be used' if number else ': the file is empty'}")
-        self._starts = np.array(starts, dtype=np.int64)
+        self._lines = np.array(lines, dtype=np.int64)
         self.fingerprint = digest.hexdigest()
         self._file: Any = None
+        self._settle(books)
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_file": None}  # each worker opens the file for itself
+        return {**self.__dict__, "_file": None}  # a file cannot be sent to another process, which opens its own
 
     def __len__(self) -> int:
-        return len(self._starts)
+        return len(self._lines)
 
     def _where(self, index: int) -> str:
-        return f"{self.path}:{self._starts[index, 1]}"
+        return f"{self.path}:{self._lines[index, 2]}"
 
     def _record(self, index: int) -> Any:
         if self._file is None:
             self._file = self.path.open("rb")
-        start, number = self._starts[index].tolist()
-        self._file.seek(start)
-        return _parse(self._file.readline(), number, self.path)
+        start, length, number = self._lines[index].tolist()
+        # Forked workers share one open file and its position, so nobody may move it: pread reads at an offset.
+        return _parse(os.pread(self._file.fileno(), length, start), number, self.path)
 
 
 def _skip_line(file: Any, digest: Any) -> int:

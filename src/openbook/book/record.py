@@ -9,6 +9,8 @@
 
 from __future__ import annotations
 
+import difflib
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,11 +18,21 @@ from openbook.book.example import Example, Piece, Section
 from openbook.errors import InputError
 from openbook.task.text import Kind, Layout, Part, layout_named
 
+OPTIONAL = ("privileged_context", "preamble", "layout", "answer", "thoughts")
+
 
 def example_from_record(record: Any, where: str = "record") -> Example:
-    """Read one record (DESIGN: TRL's names, plus `privileged_context`); `where` opens every complaint."""
+    """Read one record (TRL's names, plus `privileged_context`); `where` opens every complaint.
+
+    A column that is null counts as absent, because tables fill gaps with nulls. Columns of the user's own are left
+    alone, unless their name is nearly one of ours: a book that is not read for a typo would go unnoticed.
+    """
     if not isinstance(record, Mapping):
         raise InputError(f"{where}: a record is an object with 'prompt' and 'completion', not {type(record).__name__}")
+    record = {key: value for key, value in record.items() if value is not None}
+    for key in record:
+        if typo := _typo(str(key)):
+            raise InputError(f"{where}: '{key}' is not read: did you mean '{typo}'? (rename it if it is your own)")
     history: tuple[tuple[str, str], ...] = ()
     if "messages" in record:
         *earlier, (_, prompt), (_, completion) = _messages(record["messages"], where)
@@ -42,6 +54,12 @@ def example_from_record(record: Any, where: str = "record") -> Example:
     )
 
 
+@functools.lru_cache(maxsize=1024)
+def _typo(key: str) -> str | None:
+    """The key that was probably meant by one that is almost, but not quite, read."""
+    return None if key in OPTIONAL else next(iter(difflib.get_close_matches(key, OPTIONAL, n=1, cutoff=0.85)), None)
+
+
 def _layout(record: Mapping[str, Any], where: str) -> Layout:
     try:
         return layout_named(str(record.get("layout", "plain")))
@@ -53,6 +71,11 @@ def _text(record: Mapping[str, Any], key: str, where: str) -> str:
     value = record[key]
     if not isinstance(value, str):
         raise InputError(f"{where}: '{key}' is {type(value).__name__}, not text")
+    return _sound(value, key, where)
+
+
+def _sound(value: str, key: str, where: str) -> str:
+    """The text, if it can be written as UTF-8."""
     try:
         value.encode("utf-8")
     except UnicodeEncodeError as error:
@@ -69,7 +92,8 @@ def _messages(messages: Any, where: str) -> list[tuple[str, str]]:
     for number, message in enumerate(messages, 1):
         if not isinstance(message, Mapping) or not {"role", "content"} <= set(message):
             raise InputError(f"{where}: message {number} has no 'role' and 'content'")
-        pairs.append((str(message["role"]), _text(message, "content", f"{where}: message {number}")))
+        role, content = (_text(message, key, f"{where}: message {number}") for key in ("role", "content"))
+        pairs.append((role, content))
     if pairs[-1][0] != "assistant" or pairs[-2][0] != "user":
         raise InputError(f"{where}: 'messages' must end with a user message and the assistant's answer to it")
     return pairs
@@ -79,7 +103,10 @@ def _completion_parts(record: Mapping[str, Any], completion: str, where: str) ->
     """Find `thoughts` (in order) and `answer` (last occurrence) inside the completion; what is left are words."""
     marks: list[tuple[int, int, Kind]] = []
     position = 0
-    for number, thought in enumerate(record.get("thoughts") or (), 1):
+    thoughts = record.get("thoughts", [])
+    if isinstance(thoughts, str) or not isinstance(thoughts, Sequence):
+        raise InputError(f"{where}: 'thoughts' is {type(thoughts).__name__}, not a list of parts of 'completion'")
+    for number, thought in enumerate(thoughts, 1):
         found = completion.find(thought, position) if isinstance(thought, str) and thought else -1
         if found < 0:
             raise InputError(f"{where}: thought {number} does not occur in 'completion' after the one before it")
@@ -107,7 +134,11 @@ def _sections(context: Any, where: str) -> tuple[Section, ...]:
     if context is None or context == "":
         return ()
     if isinstance(context, Mapping):
-        return tuple(Section(str(name), _pieces(pieces, f"{where}: '{name}'")) for name, pieces in context.items())
+        return tuple(
+            Section(_sound(str(name), "the name of a section", where), _pieces(pieces, f"{where}: '{name}'"))
+            for name, pieces in context.items()
+            if pieces is not None
+        )
     return (Section("", _pieces(context, where)),)
 
 
@@ -121,5 +152,8 @@ def _pieces(pieces: Any, where: str) -> tuple[Piece, ...]:
             piece = {"text": piece}
         if not isinstance(piece, Mapping) or "text" not in piece:
             raise InputError(f"{where}: piece {number} is neither text nor an object with 'text'")
-        result.append(Piece(_text(piece, "text", f"{where}: piece {number}"), bool(piece.get("needed", True))))
+        needed = piece.get("needed")
+        if not isinstance(needed, bool | None):
+            raise InputError(f"{where}: piece {number}: 'needed' is {needed!r}, not true or false")
+        result.append(Piece(_text(piece, "text", f"{where}: piece {number}"), needed is not False))
     return tuple(piece for piece in result if piece.text)

@@ -83,6 +83,16 @@ class Source(Protocol):
     @property
     def fingerprint(self) -> str: ...
 
+    @property
+    def has_thoughts(self) -> bool:
+        """Whether any example has thoughts, so that a thinking token is needed."""
+        ...
+
+    @property
+    def can_mislead(self) -> bool:
+        """Whether there is a wrong book to be shown."""
+        ...
+
     def __len__(self) -> int: ...
 
     def example(self, index: int) -> Example: ...

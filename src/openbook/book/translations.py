@@ -51,6 +51,14 @@ class Translations:
         tables = b"fresh" if self.codebook is None else self.codebook.tables.tobytes()
         return hashlib.sha256(json.dumps(settings).encode() + tables).hexdigest()
 
+    @property
+    def has_thoughts(self) -> bool:
+        return self.depth > 1
+
+    @property
+    def can_mislead(self) -> bool:
+        return True
+
     def __len__(self) -> int:
         return self.count
 
@@ -99,14 +107,15 @@ class Translations:
         return self._tables.shelf(translation, left, np.broadcast_to(tables, left.shape), self._numbers(indices))
 
     def wrong(self, indices: NDArray[np.int64], words_in: NDArray[np.uint64]) -> Shelf:
-        """Rules whose left sides and right sides are each shuffled anew, for every example and level."""
+        """The left sides in a random circle, each with the right side of the next one: a bijection with no right rule.
+
+        Drawn anew for every example and level.
+        """
         translation, tables = self.translations(indices)
         size = self.chars**2
-        drawn = np.stack(
-            [words(int(w), "wrong rules", 0, 1, 2 * self.depth * size)[0] for w in words_in[:, 0]]
-        ).reshape(-1, 2, self.depth, size)
-        left = permutations(drawn[:, 0])
-        right = np.take_along_axis(np.broadcast_to(tables, left.shape), permutations(drawn[:, 1]), axis=-1)
+        drawn = [words(int(w), "wrong rules", 0, 1, self.depth * size) for w in words_in[:, 0]]
+        left = permutations(np.stack(drawn).reshape(-1, self.depth, size))
+        right = np.take_along_axis(np.broadcast_to(tables, left.shape), np.roll(left, -1, axis=-1), axis=-1)
         return self._tables.shelf(translation, left, right, self._numbers(indices))
 
     def _task_number(self, index: int) -> int:
