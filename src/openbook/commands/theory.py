@@ -80,13 +80,13 @@ def _list(chosen: list[Check], json: bool) -> None:
     if json:
         emit_json({"checks": [one.to_json() for one in chosen]})
         return
-    table = Table("check", "claim", "in the paper", box=None, pad_edge=False)
+    table = Table("check", "claim, and where the paper makes it", box=None, pad_edge=False)
     for section, checks in SECTIONS.items():
         members = [one for one in checks if one in chosen]
         if members:
             table.add_row(f"[bold]{section}[/bold]")
         for one in members:
-            table.add_row(one.name, escape(one.claim), one.paper.replace(", ", "\n"), style="")
+            table.add_row(one.name, f"{escape(one.claim)}\n[dim]{one.paper}[/dim]")
     out.print(table)
 
 
@@ -100,14 +100,14 @@ def _show(results: list[Result], in_full: bool) -> None:
         for result in results:
             _show_one(result)
     else:
-        table = Table("check", "claim", "measured", "verdict", box=None, pad_edge=False, expand=False)
+        table = Table("check", "claim, and what was measured", "verdict", box=None, pad_edge=False)
         done = {result.check.name: result for result in results}
         for section, checks in SECTIONS.items():
             table.add_row(f"[bold]{section}[/bold]")
             for one in checks:
                 result = done[one.name]
-                measured = f"{escape(result.outcome.measured)} [dim]({one.method})[/dim]"
-                table.add_row(one.name, escape(one.claim), measured, _verdict(result))
+                found = f"[cyan]{escape(result.outcome.measured)}[/cyan] [dim]({one.method})[/dim]"
+                table.add_row(one.name, f"{escape(one.claim)}\n{found}", _verdict(result))
         out.print(table)
         out.print("\n[bold]Remarks[/bold] (slips of the paper are checked as corrected)")
         for result in results:
