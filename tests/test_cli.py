@@ -45,8 +45,8 @@ def test_the_overview_is_quick_and_imports_nothing_heavy() -> None:
     )
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout.splitlines()[-1] == "[]"
-    times = []
-    for _ in range(5):  # the best of a few: the machine may be busy
+    times: list[float] = []
+    while len(times) < 10 and min(times, default=1) >= 0.3:  # the best of a few: the machine may be busy
         before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run([*EXECUTABLE, "--help"], capture_output=True, check=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -51,6 +51,7 @@ def test_the_encoder_goes_on_over_chunks(monkeypatch: pytest.MonkeyPatch) -> Non
         spec = DatasetSpec(ReleasedFormat(2, 4), 50, codebook, lengths=(2, 40))
         whole = RecordEncoder(spec).lines(0, 50)
         monkeypatch.setattr("openbook.task.encoder.CHUNK", 7)
+        assert RecordEncoder(spec).chunk == 7
         assert _lines(spec) == whole
         encoder = RecordEncoder(spec)
         assert encoder.lines(33, 2) + encoder.lines(35, 1) == b"".join(whole.splitlines(keepends=True)[33:36])
@@ -146,6 +147,14 @@ def test_batch_choice_equals_the_obvious_one_with_equal_keys_too(
             expected = shown_rules(used[b, i].tolist(), keys[b, i].tolist(), unused)
             assert rules[b, i][there[b, i]].tolist() == expected
             assert needed[b, i][there[b, i]].tolist() == [int(used[b, i, x]) for x in expected]
+
+
+def test_chunks_shrink_as_phrasebooks_grow() -> None:
+    """A chunk's arrays have an entry for each rule of each level: 60 characters must not take a gigabyte."""
+    for chars in (2, 8, 10, 60, 130):
+        encoder = RecordEncoder(DatasetSpec(CompactFormat(1, chars), 10, None, lengths=(2, 4)))
+        assert encoder.chunk == 512 or encoder.chunk * chars**2 <= 2**18
+        assert encoder.lines(0, 2).count(b"\n") == 2
 
 
 def test_a_million_samples_need_no_more_memory_than_a_chunk() -> None:

@@ -24,13 +24,15 @@ from numpy.typing import NDArray
 from openbook.task.alphabet import alphabets
 from openbook.task.dataset import DatasetSpec, compose, piece_words
 from openbook.task.inputs import random_inputs
-from openbook.task.phrasebook import sample_tables
+from openbook.task.phrasebook import Codebook, sample_tables
 from openbook.task.translate import Translation, translate_batch
 
-CHUNK = 512  # samples at once: the arrays of a chunk stay in the cache
+CHUNK = 512  # samples at once, fewer where phrasebooks are large: the arrays of a chunk should stay in the cache
+CHUNK_RULES = 1 << 18
 
 Entries = NDArray[np.int32]
 NOTHING = -1  # an entry that is left out
+COMMAS = ("", ", ")  # before the first piece of a section, and before the others
 _ANY_TASK = 8_414_709_848_078_965_066  # stands for the number of a task; nothing else in a record looks like it
 _MARK = re.compile("\ue000(.*?)\ue001")
 
@@ -92,37 +94,34 @@ class RecordEncoder:
         opening = [f"{_json(name)}: [" for name in spec.text.section_names()]
         self._headings = self._table.numbers([("], " if i else "{") + text for i, text in enumerate(opening)])
         self._closing = self._table.number("]}")
-        self._make_pieces(letters)
-
-    def _make_pieces(self, letters: tuple[str, ...]) -> None:
-        """Entries of pieces: [level, first?, needed?, rule] for one codebook; halves of pieces for fresh ones."""
-        spec, number = self.spec, self._table.number
-        comma = ["", ", "]
         if spec.codebook:
-            texts = [[spec.text.rule(rule) for rule in rules] for rules in spec.codebook.rules()]
-            self._pieces = np.array(
-                [
-                    [
-                        [[number(c + _json({"text": t, "needed": n})) for t in level] for n in (False, True)]
-                        for c in comma
-                    ]
-                    for level in texts
-                ],
-                dtype=np.int32,
-            )
-            return
-        cut = spec.text.rule(f"{_mark('left')} -> {_mark('right')}")
-        halves = {n: _MARK.split(_json({"text": cut, "needed": n}))[::2] for n in (False, True)}
+            self._pieces = self._whole_pieces(spec.codebook)
+        else:
+            self._left, self._right = self._half_pieces(letters)
+        self.chunk = max(1, min(CHUNK, CHUNK_RULES // (spec.depth * spec.chars**2)))
+
+    def _whole_pieces(self, codebook: Codebook) -> Entries:
+        """The pieces of one codebook: [level, whether a comma comes before, whether needed, rule]."""
+        texts = [[self.spec.text.rule(rule) for rule in rules] for rules in codebook.rules()]
+        pieces = [[[_json({"text": t, "needed": n}) for t in level] for n in (False, True)] for level in texts]
+        return np.array(
+            [[[self._table.numbers([comma + p for p in ps]) for ps in level] for comma in COMMAS] for level in pieces]
+        )
+
+    def _half_pieces(self, letters: tuple[str, ...]) -> tuple[Entries, Entries]:
+        """Pieces of any codebook, cut in the middle: n² left sides and n² right sides instead of n⁴ rules.
+
+        Left sides [level, whether a comma comes before, bigram], right sides [level, whether needed, bigram].
+        """
+        rule = self.spec.text.rule(f"{_mark('left')} -> {_mark('right')}")
+        (begin, arrow, spare_end), (_, _, needed_end) = (
+            _MARK.split(_json({"text": rule, "needed": needed}))[::2] for needed in (False, True)
+        )
         pairs = [[f"{a} {b}" for a in alphabet for b in alphabet] for alphabet in letters]
-        head, arrow, _ = halves[True]
-        self._left = np.array(
-            [[[number(c + head + pair + arrow) for pair in pairs[i]] for c in comma] for i in range(spec.depth)],
-            np.int32,
-        )
-        self._right = np.array(
-            [[[number(pair + halves[n][2]) for pair in pairs[i + 1]] for n in halves] for i in range(spec.depth)],
-            np.int32,
-        )
+        number = self._table.numbers
+        left = [[number([comma + begin + p + arrow for p in level]) for comma in COMMAS] for level in pairs[:-1]]
+        right = [[number([p + end for p in level]) for end in (spare_end, needed_end)] for level in pairs[1:]]
+        return np.array(left), np.array(right)
 
     def _template(self, length: int) -> tuple[_Template, _Template]:
         known = self._templates.get(length)
@@ -205,12 +204,12 @@ class RecordEncoder:
         )
         count, depth, places = rules.shape
         level = np.arange(depth)[:, None]
-        follows = (np.arange(places) > 0).astype(np.intp)  # a piece after the first begins with a comma
+        comma = (np.arange(places) > 0).astype(np.intp)
         if tables is None:
-            pieces = self._pieces[level, follows, needed, rules][..., None]
+            pieces = self._pieces[level, comma, needed, rules][..., None]
         else:
             images = np.take_along_axis(tables, rules, axis=-1)
-            pieces = np.stack([self._left[level, follows, rules], self._right[level, needed, images]], axis=-1)
+            pieces = np.stack([self._left[level, comma, rules], self._right[level, needed, images]], axis=-1)
         pieces[~shown] = NOTHING
         headings = np.broadcast_to(self._headings[:, None], (count, depth, 1))
         book = np.concatenate([headings, pieces.reshape(count, depth, -1)], axis=2).reshape(count, -1)
@@ -218,8 +217,8 @@ class RecordEncoder:
 
     def chunks(self, done: int = 0) -> Iterator[tuple[int, bytes]]:
         """(number of records, their lines) for the whole dataset after its first `done` records."""
-        for begin in range(done, self.spec.samples, CHUNK):
-            count = min(CHUNK, self.spec.samples - begin)
+        for begin in range(done, self.spec.samples, self.chunk):
+            count = min(self.chunk, self.spec.samples - begin)
             yield count, self.lines(self.spec.start + begin, count)
 
 

@@ -67,9 +67,10 @@ def write_dataset(
 def _write(spec: DatasetSpec, path: Path, force: bool, file: BinaryIO, advance: Callable[[int], None]) -> Written:
     partial, state = partial_path(path), state_path(path)
     _claim(spec, file, partial, state, force)
-    done = resumed_at = _continue(spec, file, partial)
+    encoder = RecordEncoder(spec)
+    done = resumed_at = _continue(encoder, file, partial)
     advance(done)
-    for count, lines in RecordEncoder(spec).chunks(done):
+    for count, lines in encoder.chunks(done):
         file.write(lines)
         done += count
         advance(count)
@@ -140,8 +141,9 @@ def _read_state(state: Path) -> dict[str, object]:
     return data if isinstance(data, dict) else {}
 
 
-def _continue(spec: DatasetSpec, file: BinaryIO, partial: Path) -> int:
+def _continue(encoder: RecordEncoder, file: BinaryIO, partial: Path) -> int:
     """Cut the partial file after its last complete record, and leave the file there; how many records it has."""
+    spec = encoder.spec
     file.seek(0)
     records = position = end = 0
     while block := file.read(BLOCK):
@@ -151,7 +153,7 @@ def _continue(spec: DatasetSpec, file: BinaryIO, partial: Path) -> int:
             end = position + block.rindex(b"\n") + 1
         position += len(block)
     if records:
-        line = RecordEncoder(spec).lines(spec.start + min(records, spec.samples) - 1, 1)
+        line = encoder.lines(spec.start + min(records, spec.samples) - 1, 1)
         last = end - len(line)
         file.seek(max(last, 0))
         if records > spec.samples or last < 0 or file.read(len(line)) != line:
