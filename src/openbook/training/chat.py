@@ -35,6 +35,8 @@ def _start(tokenizer: Any) -> str:
     """The special tokens that the tokenizer puts before a text, as text (a beginning-of-text token, or nothing)."""
     plain = tokenizer("x", add_special_tokens=False)["input_ids"]
     full = tokenizer("x")["input_ids"]
+    if not plain:  # a vocabulary without this letter and without a token for what it does not know
+        return tokenizer.bos_token if tokenizer.bos_token_id in full else ""
     before = full[: len(full) - len(plain)] if full[-len(plain) :] == plain else full[: full.index(plain[0])]
     return "".join(tokenizer.convert_ids_to_tokens(before))
 

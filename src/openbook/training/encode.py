@@ -69,7 +69,7 @@ class TokenTable:
 
     def __init__(self, tokenizer: Any, bank: Bank) -> None:
         self.tokenizer, self.bank = tokenizer, bank
-        self._anchor = _anchor(tokenizer)
+        self._anchors = _anchors(tokenizer)
         self.flat: Tokens = np.zeros(0, np.int64)
         self.starts: Tokens = np.zeros(0, np.int64)
         self.sizes: Tokens = np.zeros(0, np.int64)
@@ -78,13 +78,22 @@ class TokenTable:
         """Tokens of texts as they are inside a longer text: no special tokens, no blank put before them."""
         if not texts:
             return []
-        skip = len(self._anchor[1])
-        anchored = [self._anchor[0] + text for text in texts]
-        rows = self.tokenizer(anchored, add_special_tokens=False)["input_ids"]
-        for k, row in enumerate(rows):
-            if row[:skip] != self._anchor[1]:  # the anchor merged with the text, which then is tokenised by itself
-                rows[k] = self._anchor[1] + self.tokenizer(texts[k], add_special_tokens=False)["input_ids"]
-        return [row[skip:] for row in rows]
+        (anchor, head), *others = self._anchors
+        rows = self.tokenizer([anchor + text for text in texts], add_special_tokens=False)["input_ids"]
+        if not head:
+            return rows
+        return [
+            row[len(head) :] if row[: len(head)] == head else self._anchored(text, others)
+            for text, row in zip(texts, rows, strict=True)
+        ]
+
+    def _anchored(self, text: str, anchors: list[tuple[str, list[int]]]) -> list[int]:
+        """The tokens of a text that merges with the first anchor: after another one, or else by itself."""
+        for anchor, head in [*anchors, ("", [])]:
+            row = self.tokenizer(anchor + text, add_special_tokens=False)["input_ids"]
+            if row[: len(head)] == head:
+                break
+        return row[len(head) :]
 
     def update(self) -> None:
         """Tokenise what the bank has learned since."""
@@ -107,8 +116,8 @@ def _append(flat: Tokens, starts: Tokens, sizes: Tokens, rows: list[list[int]]) 
     return np.concatenate([flat, new_flat]), np.concatenate([starts, new_starts]), np.concatenate([sizes, new_sizes])
 
 
-def _anchor(tokenizer: Any) -> tuple[str, list[int]]:
-    """A text to put before fragments for tokenizers that add a blank at the start of every text (SentencePiece's)."""
+def _anchors(tokenizer: Any) -> list[tuple[str, list[int]]]:
+    """Texts to put before fragments for tokenizers that add a blank at the start of every text (SentencePiece's)."""
 
     def tokens(text: str) -> list[int]:
         return tokenizer(text, add_special_tokens=False)["input_ids"]
@@ -116,8 +125,8 @@ def _anchor(tokenizer: Any) -> tuple[str, list[int]]:
     alone = tokens("\n")
     after = tokens("\nx")
     if alone and after[: len(alone)] == alone and after[len(alone) :] != tokens("x"):
-        return "\n", alone
-    return "", []
+        return [("\n", alone), ("x", tokens("x"))]
+    return [("", [])]
 
 
 class Encoder:
@@ -137,30 +146,52 @@ class Encoder:
         self.table = TokenTable(tokenizer, bank)
         self.chat = bool(getattr(tokenizer, "chat_template", None)) if chat is None else chat
         self.frame: Frame = frame_of(tokenizer, (), self.chat)
+        self.start = bank.number(tokenizer.bos_token or tokenizer.eos_token or "")
 
     def encode(self, shelf: Shelf, opened: Opened, name: Callable[[int], str] = "example {}".format) -> Encoded:
         """Tokens and kinds of every example; `name` says which example a complaint is about."""
-        shelf, fragments, kinds, pieces = self._sequence(shelf, opened)
-        flat, starts, sizes = self.table.with_local(shelf.local)
-        local = fragments >= LOCAL
-        if local.any():
-            fragments = np.where(local, fragments - LOCAL + len(self.bank), fragments)
-        present = fragments != NONE
-        cost = np.where(present, sizes[fragments], 0)  # tokens of each fragment, [B, F]
+        fragments, kinds, cost, flat, starts = self._costs(shelf, opened, name)
         dropped = 0
-        if self.max_length is not None:
-            fits, dropped = self._fit(cost, pieces, self._needed(shelf, opened, kinds))
-            cost = np.where(fits, cost, 0)
+        if self.max_length is not None and ((excess := cost.sum(1) - self.max_length) > 0).any():
+            opened, dropped = self._shed(shelf, opened, cost, excess)
+            fragments, kinds, cost, flat, starts = self._costs(shelf, opened, name)
         kept = np.flatnonzero(cost)
         chosen, lengths = fragments.reshape(-1)[kept], cost.reshape(-1)[kept]
         ends = np.cumsum(lengths)
         where = np.repeat(starts[chosen] - (ends - lengths), lengths)
         where += np.arange(len(where))
         roles = np.repeat(kinds.reshape(-1)[kept], lengths)
-        return self._checked(Encoded(flat[where], roles, np.cumsum(cost.sum(1)), dropped), name)
+        return self._cut(Encoded(flat[where], roles, np.cumsum(cost.sum(1)), dropped), name)
 
-    def _sequence(self, shelf: Shelf, opened: Opened) -> tuple[Shelf, Fragments, NDArray[np.uint8], NDArray[np.bool_]]:
-        """The fragments of each example in order, their kinds, and which of them are pieces: [B, F] each."""
+    def _costs(
+        self, shelf: Shelf, opened: Opened, name: Callable[[int], str]
+    ) -> tuple[Fragments, NDArray[np.uint8], Tokens, Tokens, Tokens]:
+        """The fragments of each example in order, their kinds and how many tokens each has, [B, F]; and all tokens.
+
+        A completion without tokens is refused. One that nothing stands before gets a start token: its first token
+        would have no prediction otherwise, and so no loss.
+        """
+        shelf, fragments, kinds = self._sequence(shelf, opened)
+        flat, starts, sizes = self.table.with_local(shelf.local)
+        local = fragments >= LOCAL
+        if local.any():
+            fragments = np.where(local, fragments - LOCAL + len(self.bank), fragments)
+        cost = np.where(fragments != NONE, sizes[fragments], 0)
+        completion = cost[:, -1 - shelf.completion.shape[1] :]  # and the end token
+        empty = completion[:, :-1].sum(1) == 0
+        if empty.any():
+            row = int(np.flatnonzero(empty)[0])
+            raise InputError(f"{name(row)}: the completion has no tokens, so there is nothing to learn from it")
+        bare = completion.sum(1) == cost.sum(1)
+        if bare.any():
+            if self.start == NONE:
+                row = int(np.flatnonzero(bare)[0])
+                raise InputError(f"{name(row)}: nothing stands before the completion: give it a prompt")
+            fragments[bare, 0], cost[bare, 0] = self.start, sizes[self.start]
+        return fragments, kinds, cost, flat, starts
+
+    def _sequence(self, shelf: Shelf, opened: Opened) -> tuple[Shelf, Fragments, NDArray[np.uint8]]:
+        """The fragments of each example in order, and their kinds: [B, F] each."""
         batch, sections, longest = shelf.pieces.shape
         shelf, before, between, end = self._framed(shelf)
         open_pieces = open_fragments(shelf, opened)
@@ -179,13 +210,13 @@ class Encoder:
                 np.broadcast_to(np.where(is_piece, CODE[Kind.PIECE], CODE[Kind.HEADING]), book.shape),
                 np.full(after.shape, CODE[Kind.HEADING]),
                 np.full(shelf.prompt.shape, CODE[Kind.PROMPT]),
-                np.full(between.shape, CODE[Kind.PROMPT]),
+                np.full(between.shape, CODE[Kind.PREAMBLE]),
                 shelf.kinds,
                 np.full(end.shape, CODE[Kind.WORDS]),
             ],
             axis=1,
         ).astype(np.uint8)
-        return shelf, fragments, kinds, kinds == CODE[Kind.PIECE]
+        return shelf, fragments, kinds
 
     def _framed(self, shelf: Shelf) -> tuple[Shelf, Fragments, Fragments, Fragments]:
         """What the chat template puts before the prompt, between prompt and completion, and at the end: [B, 1] each."""
@@ -204,50 +235,43 @@ class Encoder:
         before, between, end = (np.array(column, np.int32)[:, None] for column in columns)
         return replace(shelf, local=local), before, between, end
 
-    def _needed(self, shelf: Shelf, opened: Opened, kinds: NDArray[np.uint8]) -> NDArray[np.bool_]:
-        """Which fragments of the sequence are pieces that the example needs: [B, F]."""
-        needed = np.zeros(kinds.shape, bool)
-        slots = np.maximum(opened.slots, 0)
-        flags = np.take_along_axis(shelf.needed, slots, axis=-1) & (opened.slots != NONE)
-        needed[kinds == CODE[Kind.PIECE]] = flags.reshape(-1)
-        return needed
-
-    def _fit(self, cost: Tokens, pieces: NDArray[np.bool_], needed: NDArray[np.bool_]) -> tuple[NDArray[np.bool_], int]:
-        """Drop whole pieces from examples that are too long: those not needed first, the last ones first."""
-        assert self.max_length is not None
-        fits = np.ones(cost.shape, bool)
+    def _shed(self, shelf: Shelf, opened: Opened, cost: Tokens, excess: Tokens) -> tuple[Opened, int]:
+        """Close whole pieces of examples that are too long: those not needed first, the last ones first."""
+        slots = opened.slots.copy()
+        needed = np.take_along_axis(shelf.needed, np.maximum(slots, 0), axis=-1)
+        first = 1 + shelf.preamble.shape[1]  # the book stands after what opens the text and the preamble
+        batch, sections, longest = slots.shape
+        book = cost[:, first : first + sections * (longest + 1)].reshape(batch, sections, longest + 1)
         dropped = 0
-        for row in np.flatnonzero(cost.sum(1) > self.max_length):
-            excess = int(cost[row].sum()) - self.max_length
-            for group in (pieces[row] & ~needed[row], pieces[row] & needed[row]):
-                for place in np.flatnonzero(group & (cost[row] > 0))[::-1]:
-                    if excess <= 0:
-                        break
-                    fits[row, place] = False
-                    excess -= int(cost[row, place])
-                    dropped += 1
-        return fits, dropped
+        for row in np.flatnonzero(excess > 0).tolist():
+            places = np.flatnonzero(slots[row] != NONE)
+            places = places[np.lexsort((-places, needed[row].reshape(-1)[places]))]
+            gained = np.cumsum(book[row, :, 1:].reshape(-1)[places])
+            gone = places[: int(np.searchsorted(gained, excess[row])) + 1]
+            slots[row].reshape(-1)[gone] = NONE
+            dropped += len(gone)
+        return replace(opened, slots=slots), dropped
 
-    def _checked(self, encoded: Encoded, name: Callable[[int], str]) -> Encoded:
+    def _cut(self, encoded: Encoded, name: Callable[[int], str]) -> Encoded:
         """Cut prompts that are still too long at their start; refuse an example whose target would be touched."""
-        row_of = np.repeat(np.arange(len(encoded)), np.diff(encoded.ends, prepend=0))
-        targets = np.bincount(row_of[_CARRIES_LOSS[encoded.flat_kinds]], minlength=len(encoded))
-        if not targets.all():
-            row = int(np.flatnonzero(targets == 0)[0])
-            raise InputError(f"{name(row)}: the completion has no tokens, so there is nothing to learn from it")
-        excess = np.diff(encoded.ends, prepend=0) - (self.max_length or np.iinfo(np.int64).max)
-        long = np.flatnonzero(excess > 0)
-        if not len(long):
+        sizes = np.diff(encoded.ends, prepend=0)
+        if self.max_length is None or not len(long := np.flatnonzero(sizes > self.max_length)):
             return encoded
-        keep = np.ones(len(row_of), bool)
-        can_go = np.isin(encoded.flat_kinds, (CODE[Kind.PROMPT], CODE[Kind.HEADING]))
+        keep = np.ones(len(encoded.flat_ids), bool)
         for row in long.tolist():
-            places = np.flatnonzero(can_go & (row_of == row))
-            if len(places) < excess[row]:
+            start, end, excess = encoded.ends[row] - sizes[row], encoded.ends[row], sizes[row] - self.max_length
+            kinds = encoded.flat_kinds[start:end]
+            context = np.flatnonzero(~_CARRIES_LOSS[kinds])
+            places = np.flatnonzero(np.isin(kinds, (CODE[Kind.PROMPT], CODE[Kind.HEADING])))
+            if len(places) == len(context):  # one token must stand before the target
+                places = places[:-1]
+            if len(places) < excess:
                 raise InputError(
-                    f"{name(row)}: the completion has {targets[row]} tokens and does not fit into a window of "
+                    f"{name(row)}: the completion has {sizes[row] - len(context)} tokens and "
+                    f"{len(context) - len(places)} must stand before it, which does not fit into a window of "
                     f"{self.max_length}: raise max_length or shorten it"
                 )
-            keep[places[: excess[row]]] = False
-        ends = np.cumsum(np.bincount(row_of[keep], minlength=len(encoded)))
+            keep[start + places[:excess]] = False
+        rows = np.repeat(np.arange(len(encoded)), sizes)
+        ends = np.cumsum(np.bincount(rows[keep], minlength=len(encoded)))
         return Encoded(encoded.flat_ids[keep], encoded.flat_kinds[keep], ends, encoded.dropped_pieces, len(long))
