@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 from rich.table import Table
@@ -16,6 +16,7 @@ from openbook.surrogate.learn import Algorithm, Plan, Source
 from openbook.surrogate.learn import learn as run_plan
 from openbook.surrogate.soft import CONTROLS
 from openbook.surrogate.trajectory import Trajectory
+from openbook.task.alphabet import check_size
 from openbook.task.phrasebook import Codebook
 
 surrogate = App(name="surrogate", help="The surrogate model: learn a codebook, measure the gap and the gradients.")
@@ -89,6 +90,98 @@ def learn(
         emit_json(run.to_json())
     else:
         _show(run)
+
+
+@surrogate.command
+def gradient(
+    *,
+    depth: int = 10,
+    chars: int = 10,
+    pairs: int = 1000,
+    rates: tuple[float, ...] | None = None,
+    batches: tuple[int, ...] | None = None,
+    books: tuple[int, ...] | None = None,
+    masks: int = 16,
+    seed: int = 0,
+    chart: Path | None = None,
+    json: Annotated[bool, Parameter(negative="")] = False,
+) -> None:
+    """Gradient prediction accuracy: does a dropped rule's gradient point at it?
+
+    Over drop rate and batch size, and over drop rate and number of phrasebooks dropped from; by the paper's
+    definition (the largest entry) and by the released code's (the right sign). The defaults are the paper's figure.
+
+    Example: `openbook surrogate gradient --depth 4 --batches 1 --batches 10 --masks 8`
+
+    Parameters
+    ----------
+    depth:
+        Levels of translation; layers of the surrogate.
+    chars:
+        Characters of each alphabet.
+    pairs:
+        Bigrams of each string.
+    rates:
+        Drop rates (0.01 to 0.96 by 0.05; to 0.51 over phrasebooks).
+    batches:
+        Strings in a batch (1, 2, 3, 10, 30, 100, 300, 1000). The largest stands for the expected loss.
+    books:
+        From how many phrasebooks rules are dropped, in batches of 10 (1 to depth).
+    masks:
+        Random masks for each point, each with its own codebook; a quarter of them get the largest batch.
+    seed:
+        Determines codebooks, masks and strings.
+    chart:
+        Save the figure as .png, .svg or .html.
+    json:
+        One JSON object instead of a table.
+    """
+    from openbook.surrogate.gradient import BATCHES, DEEPER_RATES, RATES, Study, measure
+
+    check_path(chart)
+    check_size(depth, chars)
+    study = Study(
+        depth=depth,
+        chars=chars,
+        pairs=pairs,
+        rates=rates or RATES,
+        deeper_rates=rates or DEEPER_RATES,
+        batches=batches or BATCHES,
+        books=books or tuple(range(1, depth + 1)),
+        masks=masks,
+        seed=seed,
+    )
+    study.check()
+    with progress(f"gradients, MLT({depth}, {chars})", study.total()) as advance:
+        rows = measure(study, advance)
+    if chart:
+        from openbook.surrogate.draw import gradient_accuracy
+
+        save(gradient_accuracy(study, rows), chart)
+    if json:
+        emit_json({"depth": depth, "chars": chars, "pairs": pairs, "masks": masks, "seed": seed, "rows": rows})
+        return
+    for panel, key, title in (
+        ("batch", "batch", "rules dropped from the first phrasebook, by batch size"),
+        ("phrasebooks", "phrasebooks", "rules dropped from the first k phrasebooks, batches of 10, by k"),
+    ):
+        out.print(_accuracy_table(title, [row for row in rows if row["panel"] == panel], key))
+    out.print(
+        f"Each cell: the largest entry is the rule (chance {1 / chars**2:.2%}) / the gradient at the rule has the "
+        "right sign, the released code's measure (chance 50%)."
+    )
+
+
+def _accuracy_table(title: str, rows: list[dict[str, Any]], key: str) -> Table:
+    columns = sorted({row[key] for row in rows})
+    table = Table(title=title, title_justify="left")
+    table.add_column("drop rate", justify="right")
+    for column in columns:
+        table.add_column(f"{column:,}", justify="right")
+    for rate in sorted({row["rate"] for row in rows}):
+        cells = {row[key]: f"{row['paper']:.2f}/{row['released']:.2f}" for row in rows if row["rate"] == rate}
+        table.add_row(f"{rate:.0%}", *(cells[column] for column in columns))
+    return table
 
 
 def _show(run: Trajectory) -> None:

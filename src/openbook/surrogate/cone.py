@@ -26,6 +26,7 @@ from openbook.surrogate.factored import (
     forward,
     marginals,
     one_hot_marginals,
+    spread,
     weight_gradient,
 )
 from openbook.surrogate.model import SHARPNESS, Floats, Mask, recovered, softmax
@@ -151,7 +152,7 @@ class Trainer:
             columns = np.flatnonzero(self.soft_ik[last])
             G_xk = np.zeros((self.chars**2, columns.size))
             np.add.at(G_xk, label_c, top.O_ck[:, columns] * pull_c[:, None])
-            found.append((last, columns, self._through_softmax(last, columns, G_xk)))
+            found.append((last, columns, weight_gradient(self.P_ixk[last][:, columns], G_xk)))
         gO_ck = self.P_ixk[last].take(label_c, axis=0) * pull_c[:, None]
         for i in range(last - 1, down_to - 1, -1):
             below, above = layers[i], layers[i + 1]
@@ -160,10 +161,8 @@ class Trainer:
             gU_cu = self._to_marginals(gO_ck, above, below.U_cu.shape)
             columns = np.flatnonzero(self.soft_ik[i]) if only in (None, i) else np.empty(0, dtype=np.int64)
             if columns.size:
-                gM_ku = below.O_ck[:, columns].T @ gU_cu
-                first_ka, second_ka = gM_ku[:, : self.chars], gM_ku[:, self.chars :]
-                G_xk = (first_ka[:, :, None] + second_ka[:, None, :]).reshape(columns.size, -1).T
-                found.append((i, columns, self._through_softmax(i, columns, G_xk)))
+                G_xk = spread(below.O_ck[:, columns].T @ gU_cu)
+                found.append((i, columns, weight_gradient(self.P_ixk[i][:, columns], G_xk)))
             if i > down_to:
                 gO_ck = gU_cu @ self.M_iku[i].T
         return loss, found
@@ -180,17 +179,13 @@ class Trainer:
         gU_cu[above.second[from_second], chars:] = gS_ca[from_second]
         return gU_cu
 
-    def _through_softmax(self, layer: int, columns: Indices, G_xk: Floats) -> Floats:
-        P_xk = self.P_ixk[layer][:, columns]
-        return SHARPNESS * P_xk * (G_xk - (P_xk * G_xk).sum(0))
-
     def exact_gradient(self, layers: list[int]) -> tuple[float, list[tuple[int, Indices, Floats]]]:
         """The same, for every column of the layers asked for and without neglecting anything."""
         U_sju = one_hot_marginals(self.start_j[None], self.chars)
         run = forward(self.P_ixk, self.M_iku, U_sju, self.label_j[None])
         G = backward(run, self.P_ixk, self.M_iku, self.label_j[None], layers)
         every = np.arange(self.chars**2)
-        return run.loss, [(i, every, weight_gradient(self.P_ixk[i], G[i])) for i in layers]
+        return float(run.loss_s[0]), [(i, every, weight_gradient(self.P_ixk[i], G[i][0])) for i in layers]
 
     def step(self, layer: int, column: int, rate: float, full: bool) -> float:
         """One step of Algorithm 4 (only W_layer learns) or 5 (`full`: all do); returns the loss before it.

@@ -6,6 +6,7 @@ from typing import Any
 
 import altair as alt
 
+from openbook.surrogate.gradient import ACROSS_BATCH, Study
 from openbook.surrogate.trajectory import Trajectory
 
 NAMES = {
@@ -41,3 +42,40 @@ def recovery(run: Trajectory) -> Any:
             color=alt.Color("layer:O", title="layer", scale=alt.Scale(scheme="viridis")),
         )
     )
+
+
+METRICS = {
+    "paper": "largest entry is the rule (the paper's definition)",
+    "released": "right sign at the rule (the released code)",
+}
+
+
+def gradient_accuracy(study: Study, rows: list[dict[str, Any]]) -> Any:
+    """Four panels: the two measures, over batch size and over phrasebooks."""
+
+    def panel(metric: str, kind: str, key: str, legend: str, chance: float) -> Any:
+        values = [{**row, "accuracy": row[metric]} for row in rows if row["panel"] == kind]
+        base = alt.Chart(alt.Data(values=values), width=330, height=220, title=alt.TitleParams(METRICS[metric]))
+        lines = base.mark_line(point=alt.OverlayMarkDef(size=22), strokeWidth=1.6).encode(
+            x=alt.X("rate:Q", title="drop rate", axis=alt.Axis(format="%")).scale(domainMin=0),
+            y=alt.Y("accuracy:Q", title="gradient prediction accuracy", axis=alt.Axis(format="%")).scale(domain=[0, 1]),
+            color=alt.Color(f"{key}:O", title=legend, scale=alt.Scale(scheme="viridis")),
+        )
+        rule = alt.Chart(alt.Data(values=[{"chance": chance}])).mark_rule(strokeDash=[4, 4], color="#888")
+        return rule.encode(y="chance:Q") + lines
+
+    def column(kind: str, key: str, legend: str) -> Any:
+        return alt.vconcat(
+            panel("paper", kind, key, legend, 1 / study.chars**2), panel("released", kind, key, legend, 0.5)
+        ).resolve_scale(color="shared")
+
+    title = alt.TitleParams(
+        f"Does the gradient of a dropped rule point at it? MLT({study.depth}, {study.chars})",
+        subtitle=[
+            f"Strings of {study.pairs:,} bigrams. Left: rules dropped from the first phrasebook, by strings in a batch.",
+            f"Right: from the first k phrasebooks, in batches of {ACROSS_BATCH}. Dashed: chance.",
+        ],
+        offset=14,
+    )
+    both = [column("batch", "batch", "batch"), column("phrasebooks", "phrasebooks", "phrasebooks k")]
+    return alt.hconcat(*both, title=title, spacing=40).resolve_scale(color="independent")

@@ -114,10 +114,10 @@ def control(
         if kind == "wrong":
             C_ixk = context(other, one_dropped(other, *mask_at(step, depth, size)))
         P_ixk = softmax(C_ixk + W_ixk)
-        M_iku = np.stack([marginals(P_xk) for P_xk in P_ixk])
+        M_iku = marginals(P_ixk)
         G = backward(forward(P_ixk, M_iku, U_sju, label_sj), P_ixk, M_iku, label_sj, layers)
         for i in layers:
-            W_ixk[i] = np.clip(W_ixk[i] - rate * weight_gradient(P_ixk[i], G[i]), 0, 1)
+            W_ixk[i] = np.clip(W_ixk[i] - rate * weight_gradient(P_ixk[i], G[i][0]), 0, 1)
         result.steps = result.forward_passes = step + 1
         if (step + 1) % codebook.chars == 0 or step + 1 == steps:
             result.record(recovered(W_ixk, codebook))
