@@ -34,6 +34,7 @@ def clustered(values: Sequence[float] | np.ndarray, z: float = Z95) -> tuple[flo
         return math.nan, 0.0, 1.0
     mean = float(rates.mean())
     variance = float(rates.var(ddof=1)) / count if count > 1 else 0.0
-    trials = mean * (1 - mean) / variance if variance > 0 else float(count)
+    spread = variance > 1e-20  # less is rounding
+    trials = mean * (1 - mean) / variance if spread else float(count)
     low, high = wilson(mean * trials, trials, z)
     return mean, low, high

@@ -6,14 +6,14 @@ from typing import Any
 
 import numpy as np
 import torch
+from transformers import AutoModelForCausalLM, LlamaForCausalLM
 
 from openbook.book.shelf import Source
 from openbook.curriculum import Plan
 from openbook.errors import InputError
-from openbook.training.batches import PositionDataset
 from openbook.training.config import ModelConfig, RunConfig
 from openbook.training.encode import IGNORED, Encoder
-from openbook.training.models import llama_config, load, make_tokenizer
+from openbook.training.models import llama_config, load_shape, load_tokenizer, make_tokenizer, window_of
 from openbook.training.run import plan_of, sources_of
 
 PROBED = 128  # positions looked at, spread evenly over training
@@ -25,8 +25,9 @@ def estimate(config: RunConfig) -> dict[str, Any]:
     source, _ = sources_of(config)
     plan = plan_of(config, source)
     tokenizer, shape, exact = _shape(config, source)
-    encoder = Encoder(tokenizer, source.bank, config.training.max_length, config.think, config.chat if exact else False)
-    lengths, targets = _probe(plan, encoder)
+    window = config.training.max_length or window_of(shape)
+    encoder = Encoder(tokenizer, source.bank, window, config.think, config.chat if exact else False)
+    lengths, targets, dropped, cut = _probe(plan, encoder)
     steps = -(-plan.total // config.training.step_size)
     parameters = sum(p.numel() for p in shape.parameters())
     return {
@@ -37,6 +38,9 @@ def estimate(config: RunConfig) -> dict[str, Any]:
         "longest_example": int(lengths.max()),
         "targets_per_example": round(float(targets.mean()), 1),
         "tokens": round(float(lengths.mean()) * plan.total),
+        "window": window,
+        "pieces_that_do_not_fit": round(dropped / len(lengths), 2),  # of an example, on average
+        "prompts_cut": round(cut / len(lengths), 2),
         "tokens_are": "counted with the model's tokenizer" if exact else "estimated without the model's tokenizer",
         "parameters": parameters,
         "memory": memory(config, shape.config, parameters, int(lengths.max()), float(targets.mean())),
@@ -58,8 +62,9 @@ def _shape(config: RunConfig, source: Source) -> tuple[Any, Any, bool]:
         tokenizer = make_tokenizer(source, config.think)
         return tokenizer, _weightless(config.model, len(tokenizer)), True
     try:
-        model, tokenizer = load(config.model.path, config.model.dtype)
-        return tokenizer, model, True
+        tokenizer = load_tokenizer(config.model.path, config.think)
+        with torch.device("meta"):
+            return tokenizer, AutoModelForCausalLM.from_config(load_shape(config.model.path)), True
     except InputError:
         if config.model.vocabulary is None:
             raise
@@ -67,26 +72,26 @@ def _shape(config: RunConfig, source: Source) -> tuple[Any, Any, bool]:
 
 
 def _weightless(config: ModelConfig, vocabulary: int) -> Any:
-    from transformers import LlamaForCausalLM
-
     with torch.device("meta"):
         return LlamaForCausalLM(llama_config(config, vocabulary))
 
 
-def _probe(plan: Plan, encoder: Encoder) -> tuple[np.ndarray, np.ndarray]:
+def _probe(plan: Plan, encoder: Encoder) -> tuple[np.ndarray, np.ndarray, int, int]:
+    """Tokens and target tokens of positions spread over training; pieces that did not fit, and prompts cut."""
     positions = np.unique(np.linspace(0, plan.total - 1, min(PROBED, plan.total)).astype(np.int64))
-    items = PositionDataset(plan, encoder).__getitems__(positions.tolist())
-    lengths = np.array([len(item.ids) for item in items])
-    return lengths, np.array([(item.labels != IGNORED).sum() for item in items])
+    encoded = encoder.encode(*plan.at(positions), lambda row: f"position {positions[row]}")
+    targets = np.array([(labels != IGNORED).sum() for labels in encoded.labels])
+    return np.diff(encoded.ends, prepend=0), targets, encoded.dropped_pieces, encoded.cut_prompts
 
 
 def memory(config: RunConfig, shape: Any, parameters: int, longest: int, targets: float) -> dict[str, float]:
     """Bytes of a training step, roughly: weights, gradients and two moments, activations, and the targets' logits."""
+    shape = shape.get_text_config()
     width = 2 if config.training.bf16 else BYTES[config.model.dtype]
     trained = parameters if config.model.lora is None else parameters * 0.02
     micro = min(config.training.micro_batch_size, config.training.step_size)
     tokens = micro * longest
-    inner = shape.intermediate_size
+    inner = getattr(shape, "intermediate_size", None) or 4 * shape.hidden_size
     per_layer = (8 * shape.hidden_size + 3 * inner) * width  # what backward needs of one token in one layer
     layers = shape.num_hidden_layers**0.5 if config.training.gradient_checkpointing else shape.num_hidden_layers
     parts = {

@@ -8,7 +8,8 @@ and an interval clustered by example.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -50,11 +51,9 @@ class Row:
 
 
 def condition(curriculum: Curriculum, share: float, wrong: bool = False) -> Curriculum:
-    """The curriculum's own choice of pieces, with a fixed share of them open in every section."""
-    closed = Schedule(((0.0, 1.0 - share),))
-    return curriculum.model_copy(
-        update={"drop": closed, "spread": "all", "wrong": wrong, "silence": Schedule(((0.0, 1.0),))}
-    )
+    """The curriculum's own choice of pieces, with a fixed share open in every section and thoughts as at the end."""
+    closed, silent = (Schedule(((0.0, rate),)) for rate in (1.0 - share, float(curriculum.silence.at(1.0))))
+    return curriculum.model_copy(update={"drop": closed, "spread": "all", "wrong": wrong, "silence": silent})
 
 
 def examine(
@@ -70,11 +69,13 @@ def examine(
     generate: bool = False,
     advance: Callable[..., None] = lambda *_, **__: None,
 ) -> list[Row]:
-    """Sit the exam: a row for every share of the book, and one with a wrong book."""
+    """Sit the exam: a row for every share of the book, and one with a wrong book where the source has any."""
+    if samples < 1:
+        raise InputError(f"an exam of {samples} examples says nothing: use at least one")
     if any(not 0 <= share <= 1 for share in shares):
         raise InputError(f"shares of the book are between 0 and 1, not {list(shares)}")
     samples = min(samples, len(source))
-    conditions = [(share, False) for share in shares] + ([(1.0, True)] if wrong else [])
+    conditions = [(share, False) for share in shares] + ([(1.0, True)] if wrong and source.can_mislead else [])
     rows = []
     for share, is_wrong in conditions:
         plan = Plan(source, condition(curriculum, share, is_wrong), seed=seed, samples=samples)
@@ -115,11 +116,18 @@ def answer_tokens(item: Item) -> np.ndarray:
 
 
 def chance_level(source: Source, items: Sequence[Item]) -> float:
-    """What guessing scores: 1/n for the task; for other data, always giving the most common answer token."""
+    """What guessing scores: 1/n for the task; for other data, the best that one and the same token everywhere scores.
+
+    Averaged as accuracy is, first over the answer of an example and then over examples.
+    """
     if isinstance(source, Translations):
         return 1 / source.chars
-    counts = Counter(token for item in items for token in answer_tokens(item).tolist())
-    return max(counts.values()) / sum(counts.values())
+    shares: Counter[int] = Counter()
+    for item in items:
+        answer = answer_tokens(item)
+        for token, count in zip(*np.unique(answer, return_counts=True), strict=True):
+            shares[int(token)] += count / len(answer)
+    return float(max(shares.values()) / len(items))
 
 
 def _correct(model: Any, encoder: Encoder, items: list[Item], batch_size: int) -> list[np.ndarray]:
@@ -130,21 +138,27 @@ def _correct(model: Any, encoder: Encoder, items: list[Item], batch_size: int) -
     collator = Collator(pad_id_of(encoder.tokenizer), batch_size)
     device = next(model.parameters()).device
     results: dict[int, np.ndarray] = {}
+    with torch.inference_mode(), _examined(model):
+        for batch in collator(items)["micro_batches"]:
+            labels = torch.where(batch["answers"], batch["labels"], IGNORED)
+            batch = {**batch, "labels": labels}
+            logits, targets = target_logits(model, {k: v.to(device) for k, v in batch.items()})
+            right = (logits.argmax(-1) == targets).cpu().numpy()
+            counts = (labels[:, 1:] != IGNORED).sum(1).tolist()
+            places = np.cumsum(counts)[:-1]
+            results.update(zip(batch["positions"].tolist(), np.split(right, places), strict=True))
+    return [results[item.position] for item in items]
+
+
+@contextmanager
+def _examined(model: Any) -> Iterator[None]:
+    """Dropout off within; afterwards the model is as it was."""
     was_training = model.training
     model.eval()
     try:
-        with torch.inference_mode():
-            for batch in collator(items)["micro_batches"]:
-                labels = torch.where(batch["answers"], batch["labels"], IGNORED)
-                batch = {**batch, "labels": labels}
-                logits, targets = target_logits(model, {k: v.to(device) for k, v in batch.items()})
-                right = (logits.argmax(-1) == targets).cpu().numpy()
-                counts = (labels[:, 1:] != IGNORED).sum(1).tolist()
-                places = np.cumsum(counts)[:-1]
-                results.update(zip(batch["positions"].tolist(), np.split(right, places), strict=True))
+        yield
     finally:
         model.train(was_training)
-    return [results[item.position] for item in items]
 
 
 def _generated(model: Any, encoder: Encoder, items: list[Item], batch_size: int) -> float:
@@ -161,18 +175,17 @@ def _generated(model: Any, encoder: Encoder, items: list[Item], batch_size: int)
         mask = np.zeros((len(batch), longest), np.int64)
         for row, prompt in enumerate(prompts):  # generation continues at the right edge, so prompts are padded left
             ids[row, longest - len(prompt) :], mask[row, longest - len(prompt) :] = prompt, 1
-        with torch.inference_mode():
-            written = (
-                model.generate(
-                    input_ids=torch.from_numpy(ids).to(device),
-                    attention_mask=torch.from_numpy(mask).to(device),
-                    max_new_tokens=max(map(len, targets)),
-                    do_sample=False,
-                    pad_token_id=pad,
-                )[:, longest:]
-                .cpu()
-                .numpy()
+        with torch.inference_mode(), _examined(model):
+            tokens = model.generate(
+                input_ids=torch.from_numpy(ids).to(device),
+                attention_mask=torch.from_numpy(mask).to(device),
+                max_new_tokens=max(map(len, targets)),
+                do_sample=False,
+                num_beams=1,
+                repetition_penalty=1.0,  # some models come with one, which would not be greedy
+                pad_token_id=pad,
             )
+        written = tokens[:, longest:].cpu().numpy()
         for row, (item, target) in enumerate(zip(batch, targets, strict=True)):
             answer = item.kinds[item.labels != IGNORED] == CODE[Kind.ANSWER]
             own = np.pad(written[row], (0, max(0, len(target) - written.shape[1])), constant_values=-1)[: len(target)]

@@ -21,13 +21,14 @@ UNKNOWN, END, PAD = "<UNK>", "<END>", "<PAD>"
 
 
 def load_or_make(config: ModelConfig, source: Source, seed: int, think: str = THINK) -> tuple[Any, Any]:
-    """The model and tokenizer of a run; a thinking token that the vocabulary lacks is added to it."""
+    """The model and tokenizer of a run; a thinking token that is needed and that the vocabulary lacks is added."""
     if config.path is None:
         tokenizer = make_tokenizer(source, think)
         model = make_model(config, len(tokenizer), seed)
     else:
         model, tokenizer = load(config.path, config.dtype)
-        with_thinking_token(model, tokenizer, think, seed)
+        if source.has_thoughts:
+            with_thinking_token(model, tokenizer, think, seed)
     return (with_lora(model, config) if config.lora else model), tokenizer
 
 
@@ -40,9 +41,19 @@ def load(path: str, dtype: str = "float32") -> tuple[Any, Any]:
     try:
         tokenizer = AutoTokenizer.from_pretrained(path, **options)
         model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, use_safetensors=True, **options)
-    except (OSError, ValueError) as error:
+    except Exception as error:  # a damaged file raises whatever its reader raises
         raise _cannot_load(path, error) from None
     return model, tokenizer
+
+
+def load_shape(path: str) -> Any:
+    """A model's config alone: its shape and its window, without its weights."""
+    from transformers import AutoConfig
+
+    try:
+        return AutoConfig.from_pretrained(model_folder(path), trust_remote_code=False)
+    except Exception as error:
+        raise _cannot_load(path, error) from None
 
 
 def load_tokenizer(path: str, think: str = THINK) -> Any:
@@ -51,7 +62,7 @@ def load_tokenizer(path: str, think: str = THINK) -> Any:
 
     try:
         tokenizer = AutoTokenizer.from_pretrained(model_folder(path), trust_remote_code=False)
-    except (OSError, ValueError) as error:
+    except Exception as error:
         raise _cannot_load(path, error) from None
     tokenizer.add_tokens([think], special_tokens=True)
     return tokenizer
@@ -74,7 +85,7 @@ def _cannot_load(path: str, error: Exception) -> InputError:
 
 def with_thinking_token(model: Any, tokenizer: Any, think: str, seed: int) -> None:
     """Give the thinking token an entry of its own; its embedding is drawn near the mean of the others."""
-    if len(tokenizer(think, add_special_tokens=False)["input_ids"]) == 1:
+    if think in tokenizer.get_vocab():
         return
     tokenizer.add_tokens([think], special_tokens=True)
     if len(tokenizer) > model.get_input_embeddings().weight.shape[0]:
@@ -165,5 +176,6 @@ def with_lora(model: Any, config: ModelConfig) -> Any:
 
 
 def window_of(model: Any) -> int | None:
-    """The longest sequence the model was made for, if it says."""
-    return getattr(model.config, "max_position_embeddings", None)
+    """The longest sequence the model was made for, if it says; `model` may be its config alone."""
+    config = getattr(model, "config", model)
+    return getattr(config.get_text_config(), "max_position_embeddings", None)
