@@ -187,6 +187,7 @@ def test_two_runs_cannot_write_one_file(tmp_path: Path) -> None:
         ("file/data.jsonl", MachineError, "Not a directory"),
         ("folder", InputError, "not a file that can be replaced"),
         ("pipe", InputError, "not a file that can be replaced"),
+        ("circle", MachineError, "choose another place"),
         ("x" * 300, MachineError, "File name too long"),
     ],
 )
@@ -194,6 +195,7 @@ def test_targets_that_cannot_be_written(tmp_path: Path, place: str, kind: type[E
     (tmp_path / "file").touch()
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "circle").symlink_to(tmp_path / "circle")
     with pytest.raises(kind, match=message):
         write_dataset(SPEC, tmp_path / place, force=True)
 

@@ -46,8 +46,7 @@ def write_dataset(
     spec: DatasetSpec, path: Path, force: bool = False, advance: Callable[[int], None] = lambda records: None
 ) -> Written:
     """Write the dataset, or what is missing of it. `advance` hears of every batch of records written."""
-    path = path.resolve()  # a link keeps pointing at the file that is replaced
-    check_target(path, force)
+    path = check_target(path, force)
     partial = partial_path(path)
     try:
         with _locked(partial) as file:
@@ -82,20 +81,22 @@ def _write(spec: DatasetSpec, path: Path, force: bool, file: BinaryIO, advance: 
     return Written(path, done, size, resumed_at)
 
 
-def check_target(path: Path, force: bool) -> None:
-    """Refuse a target that cannot or must not be replaced, before anything is made."""
+def check_target(path: Path, force: bool) -> Path:
+    """Refuse a target that cannot or must not be replaced, before anything is made; the file that a link points at."""
     try:
+        path = path.resolve()
         mode = path.stat().st_mode
     except FileNotFoundError:
         if not path.parent.is_dir():
             raise MachineError(f"{path}: the folder {path.parent} does not exist: make it first") from None
-        return
-    except OSError as error:
-        raise MachineError(f"{path}: {error.strerror}: choose another place") from None
+        return path
+    except (OSError, RuntimeError) as error:  # before Python 3.13 links in a circle are a RuntimeError
+        raise MachineError(f"{path}: {getattr(error, 'strerror', error)}: choose another place") from None
     if not stat.S_ISREG(mode):
         raise InputError(f"{path} is not a file that can be replaced: choose another name")
     if not force:
         raise InputError(f"{path} exists already: choose another name, or replace it with --force")
+    return path
 
 
 def _locked(partial: Path) -> BinaryIO:
