@@ -8,7 +8,7 @@ import sys
 from cyclopts import App, CycloptsError, Group, Parameter
 
 from openbook import __version__
-from openbook.errors import InputError, MachineError
+from openbook.errors import InputError, StoppedError, MachineError
 
 STORY = "\n\n".join(
     (
@@ -68,6 +68,8 @@ def main(arguments: list[str] | None = None) -> int:
         return result if isinstance(result, int) else 0
     except (CycloptsError, InputError) as error:
         return _complain(error, EXIT_INPUT)
+    except StoppedError as error:
+        return _complain(error, error.code)
     except BrokenPipeError:  # the reader of our output has gone (`openbook ... | head`): nothing left to say
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_MACHINE

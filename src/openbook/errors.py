@@ -18,6 +18,14 @@ class MachineError(OSError):
     """The machine refused (a full disk, a missing permission): says what, where, and what to do about it."""
 
 
+class StoppedError(Exception):
+    """A signal ended the work after it was saved. `code` is the exit code that shells expect."""
+
+    def __init__(self, message: str, number: int) -> None:
+        super().__init__(message)
+        self.code = 128 + number
+
+
 def nearest(word: str, known: Iterable[str]) -> str:
     """`"; did you mean 'x'?"` for the closest known word, or nothing when none is close."""
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)

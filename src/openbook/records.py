@@ -4,6 +4,7 @@
     environment.json  versions, machine and git state
     data.json         what was trained on, with its fingerprint
     metrics.jsonl     one line for every logged step
+    checkpoints/      where an unfinished run can go on
     model/            weights (safetensors), config and tokenizer
     result.json       the figures at the end
     manifest.json     SHA-256 of every other file, written last: a run without it did not finish
@@ -13,6 +14,7 @@ Files are written aside, synced and renamed, so a reader sees the old one or the
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import importlib.metadata
 import json
@@ -29,6 +31,8 @@ from openbook.errors import InputError
 
 PACKAGES = ("openbook", "torch", "transformers", "tokenizers", "accelerate", "safetensors", "numpy", "peft")
 MANIFEST = "manifest.json"
+LOCK = "lock"
+CHECKPOINTS = "checkpoints"
 
 
 def environment() -> dict[str, Any]:
@@ -103,6 +107,14 @@ def file_hash(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def differences(before: Any, now: Any, key: str = "") -> list[str]:
+    """Where two JSON values differ, as `key was a, is b`."""
+    if isinstance(before, dict) and isinstance(now, dict):
+        keys = [*before, *(k for k in now if k not in before)]
+        return [line for k in keys for line in differences(before.get(k), now.get(k), f"{key}.{k}" if key else str(k))]
+    return [] if before == now else [f"{key} was {before!r}, is {now!r}"]
+
+
 class Run:
     """A run's folder."""
 
@@ -119,17 +131,63 @@ class Run:
                 raise InputError(
                     f"{run.folder} {kind}: name another folder with --out, or pass --force to replace a run"
                 )
-            shutil.rmtree(run.folder)
+            with run.lock():  # not while somebody writes to it
+                shutil.rmtree(run.folder)
         run.folder.mkdir(parents=True, exist_ok=True)
         write_json(run.folder / "config.json", config)
         write_json(run.folder / "environment.json", environment())
         write_json(run.folder / "data.json", data)
         return run
 
+    @classmethod
+    def resume(
+        cls, folder: Path | str, config: dict[str, Any], data: dict[str, Any], allow_changes: bool = False
+    ) -> Run:
+        """Take up an unfinished run again; refuses, naming the differences, when it is not the same run any more."""
+        run = cls(folder)
+        changes = [
+            f"{name}: {difference}"
+            for name, now in (("config", config), ("data", data))
+            for difference in differences(run.read(f"{name}.json"), now)
+        ]
+        if changes and not allow_changes:
+            raise InputError(
+                f"{run.folder} cannot go on, because it would not be the same run: {'; '.join(changes)} "
+                "(pass --allow-changes to go on all the same)"
+            )
+        return run
+
+    @property
+    def finished(self) -> bool:
+        return (self.folder / MANIFEST).exists()
+
+    @contextmanager
+    def lock(self) -> Iterator[None]:
+        """Keep other writers out of the folder; the lock is the system's, so a killed run leaves none behind."""
+        with (self.folder / LOCK).open("a") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError:
+                raise InputError(
+                    f"another process is writing to {self.folder}: wait for it, or name another folder"
+                ) from None
+            yield
+
     def log(self, **metrics: Any) -> None:
         """Add a line to the metrics."""
         with (self.folder / "metrics.jsonl").open("a", encoding="utf-8") as file:
             file.write(json.dumps(metrics, allow_nan=False) + "\n")
+
+    def log_size(self) -> int:
+        path = self.folder / "metrics.jsonl"
+        return path.stat().st_size if path.exists() else 0
+
+    def cut_log(self, size: int) -> None:
+        """Forget what was logged after a checkpoint; it will be logged again."""
+        path = self.folder / "metrics.jsonl"
+        if path.exists():
+            with path.open("r+b") as file:
+                file.truncate(size)
 
     def metrics(self) -> list[dict[str, Any]]:
         path = self.folder / "metrics.jsonl"
@@ -147,8 +205,16 @@ class Run:
     def finish(self, result: dict[str, Any]) -> None:
         """Write the result and, last of all, the manifest."""
         write_json(self.folder / "result.json", result)
-        files = sorted(p for p in self.folder.rglob("*") if p.is_file() and p.name != MANIFEST)
+        files = sorted(path for path in self.folder.rglob("*") if path.is_file() and self._belongs(path))
         write_json(self.folder / MANIFEST, {str(p.relative_to(self.folder)): file_hash(p) for p in files})
+
+    def _belongs(self, path: Path) -> bool:
+        """Whether a file is part of the record: the lock and the checkpoints are not."""
+        return path.relative_to(self.folder).parts[0] not in (MANIFEST, LOCK, CHECKPOINTS)
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.folder / CHECKPOINTS
 
     def read(self, name: str) -> Any:
         path = self.folder / name

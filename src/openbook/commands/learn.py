@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 from rich.table import Table
 
-from openbook.console import emit_json, out, progress
+from openbook.console import emit_json, err, out, progress
 
 Settings = Annotated[list[str], Parameter(name=["--set", "-s"], negative="")]
 
@@ -34,6 +35,8 @@ def learn(
     out_folder: Annotated[Path, Parameter(name=["--out", "-o"])] = Path("runs/learn"),
     set_: Settings = [],  # noqa: B006 - cyclopts shows the default
     skip_bad: bool = False,
+    resume: bool = False,
+    allow_changes: bool = False,
     force: bool = False,
     dry_run: bool = False,
     json: bool = False,
@@ -79,6 +82,10 @@ def learn(
         Any other setting as key=value, for instance --set training.batch_size=32.
     skip_bad
         Leave out records that cannot be read, and count them.
+    resume
+        Go on with an unfinished run in the folder, bit for bit; other settings may be left out.
+    allow_changes
+        Go on even if data, settings or tokenizer have changed since.
     force
         Replace an earlier run in the folder.
     dry_run
@@ -98,7 +105,7 @@ def learn(
         "seed": seed,
         "skip_bad": skip_bad or None,
     }
-    _run(config, set_, flags, {}, out_folder, force, dry_run, json)
+    _run(config, set_, flags, {}, out_folder, Going(force, resume, allow_changes), dry_run, json)
 
 
 def prepare(
@@ -112,6 +119,8 @@ def prepare(
     seed: int | None = None,
     out_folder: Annotated[Path, Parameter(name=["--out", "-o"])] = Path("runs/prepare"),
     set_: Settings = [],  # noqa: B006
+    resume: bool = False,
+    allow_changes: bool = False,
     force: bool = False,
     dry_run: bool = False,
     json: bool = False,
@@ -143,6 +152,10 @@ def prepare(
         Folder of the run.
     set_
         Any other setting as key=value.
+    resume
+        Go on with an unfinished run in the folder, bit for bit; other settings may be left out.
+    allow_changes
+        Go on even if data, settings or tokenizer have changed since.
     force
         Replace an earlier run in the folder.
     dry_run
@@ -158,7 +171,16 @@ def prepare(
         "training.learning_rate": learning_rate,
         "seed": seed,
     }
-    _run(config, set_, flags, _STAGE_ONE, out_folder, force, dry_run, json)
+    _run(config, set_, flags, _STAGE_ONE, out_folder, Going(force, resume, allow_changes), dry_run, json)
+
+
+@dataclass(frozen=True)
+class Going:
+    """How a run is begun: afresh, in place of an earlier one, or where one stopped."""
+
+    force: bool
+    resume: bool
+    allow_changes: bool
 
 
 def _run(
@@ -167,13 +189,18 @@ def _run(
     flags: dict[str, Any],
     stage: dict[str, Any],
     folder: Path,
-    force: bool,
+    going: Going,
     dry_run: bool,
     json: bool,
 ) -> None:
-    from openbook.training.config import RunConfig, configured
+    from openbook.records import Run
+    from openbook.training.config import RunConfig, configured, validated
 
-    config = configured(RunConfig, file, settings, {**({} if file else stage), **flags})
+    nothing_said = file is None and not settings and all(value is None for value in flags.values())
+    if going.resume and nothing_said:
+        config = validated(RunConfig, Run(folder).read("config.json"))
+    else:
+        config = configured(RunConfig, file, settings, {**({} if file else stage), **flags})
     if dry_run:
         from openbook.training.estimate import estimate
 
@@ -182,7 +209,7 @@ def _run(
         return
     from openbook.training.run import carry_out
 
-    result = carry_out(config, folder, force, progress)
+    result = carry_out(config, folder, bar=progress, say=err.print, **vars(going))
     emit_json(result) if json else _show_result(result)
 
 

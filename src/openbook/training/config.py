@@ -76,6 +76,8 @@ class TrainingConfig(Strict):
     gradient_checkpointing: bool = False
     report_to: list[str] = Field(default_factory=list, description="trackers, as in transformers: wandb, tensorboard")
     log_every: int = Field(10, ge=1)
+    checkpoint_every: int | None = Field(None, ge=0, description="steps between checkpoints; ten a run if not given")
+    keep_checkpoints: bool = Field(False, description="leave the last checkpoints in the folder of a finished run")
 
     @property
     def step_size(self) -> int:

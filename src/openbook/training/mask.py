@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from openbook.book.shelf import KINDS, Shelf
-from openbook.curriculum import Opened, Plan
-from openbook.errors import InputError
+from openbook.curriculum import Plan
 from openbook.training.batches import Collator, items, pad_id_of
 from openbook.training.encode import IGNORED, Encoder
 
@@ -55,34 +54,30 @@ def mask(plan: Plan, encoder: Encoder, positions: list[int]) -> list[Masked]:
             for token, text, kind, label in zip(item.ids, texts, item.kinds, item.labels, strict=True)
         ]
         problems = ["loss on padding"] if on_padding[row] else []
-        problems += _unknown(encoder.tokenizer, tokens) + _straddling(encoder, shelf, opened, row)
+        problems += _unknown(encoder.tokenizer, tokens) + _straddling(encoder, shelf, row)
         results.append(Masked(positions[row], tokens, problems))
     return results
 
 
 def _unknown(tokenizer: Any, tokens: list[Token]) -> list[str]:
+    if tokenizer.unk_token_id in (tokenizer.eos_token_id, tokenizer.pad_token_id):  # GPT-2's stands for all of them
+        return []
     unknown = sum(token.id == tokenizer.unk_token_id and token.loss for token in tokens)
     return [f"{unknown} target tokens are not in the vocabulary"] if unknown else []
 
 
-def _straddling(encoder: Encoder, shelf: Shelf, opened: Opened, row: int) -> list[str]:
-    """A token of the whole text that begins in the prompt and ends in the completion."""
+def _straddling(encoder: Encoder, shelf: Shelf, row: int) -> list[str]:
+    """Whether the whole text would be cut into other tokens at the boundary of prompt and completion than here."""
     prompt = encoder.frame.between or "".join(shelf.texts(shelf.prompt[row]))
     completion = "".join(shelf.texts(shelf.completion[row][:1]))
-    if not encoder.tokenizer.is_fast or not prompt or not completion:
+    if not prompt or not completion:
         return []
-    offsets = encoder.tokenizer(prompt + completion, add_special_tokens=False, return_offsets_mapping=True)
-    for start, end in offsets["offset_mapping"]:
-        if start < len(prompt) < end:
-            text = (prompt + completion)[start:end]
-            return [f"the tokenizer would merge {text!r} across the boundary of prompt and completion"]
-    return []
-
-
-def checked(plan: Plan, encoder: Encoder, positions: list[int]) -> list[Masked]:
-    """`mask`, or an error when any example has a problem."""
-    masked = mask(plan, encoder, positions)
-    for example in masked:
-        if example.problems:
-            raise InputError(f"position {example.position}: {'; '.join(example.problems)}")
-    return masked
+    left, right, whole = encoder.table.tokenize([prompt, completion, prompt + completion])
+    if whole == left + right:
+        return []
+    common = next((k for k, (a, b) in enumerate(zip(left, whole, strict=False)) if a != b), min(len(left), len(whole)))
+    tail = encoder.tokenizer.decode(left[common:])
+    return [
+        f"the tokenizer would merge a token across the boundary of prompt and completion: {(tail + completion)[:20]!r} "
+        f"is cut into other tokens than {tail!r} and {completion[:20]!r} are"
+    ]

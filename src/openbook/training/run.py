@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -13,14 +16,16 @@ from openbook.book.jsonl import load_source
 from openbook.book.shelf import Bank, Source
 from openbook.book.translations import Translations
 from openbook.curriculum import Plan
-from openbook.errors import InputError
+from openbook.errors import InputError, StoppedError
 from openbook.records import Run
 from openbook.task.phrasebook import Codebook
+from openbook.training import checkpoint
 from openbook.training.config import RunConfig, TaskConfig, validated
 from openbook.training.encode import Encoder
 from openbook.training.exam import Row, examine
 from openbook.training.models import load, load_or_make, window_of
-from openbook.training.train import ContextEnhancedTrainer, Reporter, training_arguments
+from openbook.training.resume import ResumableTrainer, stopping_at_signals
+from openbook.training.train import Reporter, training_arguments
 
 TASK_SAMPLES = 10_000  # of the task, if nothing else is said
 EXAM_START = 10**9  # exam inputs of the task are numbered from here, where training never comes
@@ -73,8 +78,14 @@ def plan_of(config: RunConfig, source: Source) -> Plan:
     )
 
 
-def data_record(config: RunConfig, source: Source) -> dict[str, Any]:
-    record: dict[str, Any] = {"examples": len(source), "fingerprint": source.fingerprint}
+def data_record(source: Source, tokenizer: Any) -> dict[str, Any]:
+    """What is trained on and how it is cut into tokens, by fingerprint."""
+    vocabulary = json.dumps(sorted(tokenizer.get_vocab().items()), ensure_ascii=False).encode()
+    record: dict[str, Any] = {
+        "examples": len(source),
+        "fingerprint": source.fingerprint,
+        "tokenizer": hashlib.sha256(vocabulary).hexdigest(),
+    }
     skipped = getattr(source, "skipped", [])
     if skipped:
         record |= {"skipped": len(skipped), "skipped_because": skipped[:20]}
@@ -96,7 +107,15 @@ def accuracy_of(rows: list[Row]) -> Accuracy:
     )
 
 
-def carry_out(config: RunConfig, folder: Path, force: bool = False, bar: Bar = no_bar) -> dict[str, Any]:
+def carry_out(
+    config: RunConfig,
+    folder: Path,
+    force: bool = False,
+    resume: bool = False,
+    allow_changes: bool = False,
+    bar: Bar = no_bar,
+    say: Callable[[str], None] = lambda line: None,
+) -> dict[str, Any]:
     """Train as configured and leave a run in `folder`; returns the result (the keys of `openbook learn --json`)."""
     source, exam_source = sources_of(config)
     plan = plan_of(config, source)
@@ -105,7 +124,11 @@ def carry_out(config: RunConfig, folder: Path, force: bool = False, bar: Bar = n
     encoder = Encoder(tokenizer, source.bank, window, config.think, config.chat)
     same_bank = exam_source.bank is source.bank
     exam_encoder = encoder if same_bank else Encoder(tokenizer, exam_source.bank, window, config.think, config.chat)
-    run = Run.create(folder, config.model_dump(mode="json"), data_record(config, source), force)
+    settings, data = config.model_dump(mode="json"), data_record(source, tokenizer)
+    run = Run.resume(folder, settings, data, allow_changes) if resume else Run.create(folder, settings, data, force)
+    if run.finished:
+        say(f"{folder} is finished already")
+        return {"run": str(folder), **run.read("result.json")}
 
     def sit(shares: tuple[float, ...]) -> list[Row]:
         return examine(
@@ -120,36 +143,59 @@ def carry_out(config: RunConfig, folder: Path, force: bool = False, bar: Bar = n
             batch_size=config.exam.batch_size,
         )
 
-    steps = -(-plan.total // config.training.step_size)
-    every = config.exam.every or max(1, steps // EXAMS_DURING_TRAINING)
-    started = time.perf_counter()
-    with bar("training", steps) as advance:
-        trainer = ContextEnhancedTrainer(
-            model,
-            plan,
-            encoder,
-            training_arguments(config.training, folder, config.seed),
-            batch_size=config.training.step_size,
-            micro_batch_size=min(config.training.micro_batch_size, config.training.step_size),
-            callbacks=[Reporter(run.log, advance, lambda: vars(accuracy_of(sit((0.0, 1.0)))), every)],
-        )
-        trainer.train()
-    seconds = time.perf_counter() - started
-    rows = sit((0.0, 1.0))
-    run.save_model(model, tokenizer)
-    result = {
-        "run": str(folder),
-        "steps": steps,
-        "samples": plan.size,
-        "positions": plan.total,
-        "accuracy": vars(accuracy_of(rows)),
-        "exam": [row.as_dict() for row in rows],
-        "chance": rows[0].chance,
-        "seconds": round(seconds, 2),
-        "curriculum": config.curriculum.model_dump(mode="json"),
-    }
-    run.finish({k: v for k, v in result.items() if k != "run"})
-    return result
+    with run.lock(), stopping_at_signals() as stopped:
+        start = _where_to_start(run, say) if resume else None
+        steps = -(-plan.total // config.training.step_size)
+        every = config.exam.every or max(1, steps // EXAMS_DURING_TRAINING)
+        started = time.perf_counter()
+        with bar("training", steps) as advance:
+            trainer = ResumableTrainer(
+                model,
+                plan,
+                encoder,
+                training_arguments(config.training, folder, config.seed),
+                batch_size=config.training.step_size,
+                micro_batch_size=min(config.training.micro_batch_size, config.training.step_size),
+                callbacks=[Reporter(run.log, advance, lambda: vars(accuracy_of(sit((0.0, 1.0)))), every)],
+                folder=run.checkpoints,
+                every=config.training.checkpoint_every,
+                start=start,
+                log_size=run.log_size,
+            )
+            advance(trainer.first_step)
+            trainer.train()
+        seconds = time.perf_counter() - started
+        number = stopped()
+        if number is not None and trainer.state.global_step < steps:
+            raise StoppedError(
+                f"stopped at step {trainer.state.global_step} of {steps}, which is saved; go on with --resume", number
+            )
+        rows = sit((0.0, 1.0))
+        run.save_model(model, tokenizer)
+        result = {
+            "steps": steps,
+            "samples": plan.size,
+            "positions": plan.total,
+            "accuracy": vars(accuracy_of(rows)),
+            "exam": [row.as_dict() for row in rows],
+            "chance": rows[0].chance,
+            "seconds": round(seconds, 2),
+            "curriculum": settings["curriculum"],
+        }
+        if not config.training.keep_checkpoints:
+            shutil.rmtree(run.checkpoints, ignore_errors=True)
+        run.finish(result)
+    return {"run": str(folder), **result}
+
+
+def _where_to_start(run: Run, say: Callable[[str], None]) -> checkpoint.Found | None:
+    """The newest whole checkpoint, with the log cut back to it; what was passed over is said."""
+    found = checkpoint.newest(run.checkpoints)
+    for line in found.passed_over if found else []:
+        say(f"passed over: {line}")
+    run.cut_log(checkpoint.read_state(found)["log"] if found else 0)
+    say(f"going on from step {found.step}" if found else "no checkpoint yet: starting from the beginning")
+    return found
 
 
 def reopen(

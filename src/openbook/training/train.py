@@ -89,15 +89,18 @@ class ContextEnhancedTrainer(Trainer):
 
     def get_train_dataloader(self) -> DataLoader:
         """Each process takes its share of every step, in an order fixed by the positions alone."""
-        steps = Steps(self.plan.total, self.step_size, self.args.process_index, self.args.world_size)
         return DataLoader(
             PositionDataset(self.plan, self.encoder),
-            batch_sampler=steps,
+            batch_sampler=self._steps(),
             collate_fn=Collator(pad_id_of(self.encoder.tokenizer), self.micro_batch_size),
             num_workers=self.args.dataloader_num_workers,
             persistent_workers=False,
             pin_memory=self.args.device.type == "cuda",
+            generator=torch.Generator(),  # the loader would otherwise draw from the generator that training uses
         )
+
+    def _steps(self) -> Steps:
+        return Steps(self.plan.total, self.step_size, self.args.process_index, self.args.world_size)
 
     def num_examples(self, dataloader: DataLoader) -> int:
         return self.plan.total

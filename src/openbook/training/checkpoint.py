@@ -1,0 +1,168 @@
+"""Checkpoints: everything a run needs to go on bit for bit, as safetensors and JSON. Nothing is ever unpickled.
+
+    checkpoints/step-00000120/
+        model.safetensors      weights
+        optimizer.safetensors  moments of the optimiser, torch's generator state
+        state.json             step, scheduler, parameter groups, counters of the log
+        manifest.json          SHA-256 of the files above
+
+A checkpoint is written into a folder beside its place, synced, hashed and renamed, so under its own name it is whole or
+not there. On resuming, the newest one whose hashes hold is used; a broken or partial one is named and passed over.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+
+from openbook.errors import InputError
+from openbook.records import file_hash, written_aside
+
+KEPT = 2  # the newest, and the one before it should the newest be damaged
+SPARE = 1.1  # free space wanted, as a multiple of what a checkpoint takes
+_RNG = "rng.cpu"
+
+
+@dataclass(frozen=True)
+class Found:
+    """The checkpoint to go on from, and what was wrong with newer ones."""
+
+    folder: Path
+    step: int
+    passed_over: list[str]
+
+
+def save(folder: Path, step: int, model: Any, optimizer: Any, scheduler: Any, extra: dict[str, Any]) -> Path:
+    """Write the checkpoint of a step under `folder`, then remove all but the newest ones."""
+    weights = _weights(model)
+    moments, plain = _split(optimizer.state_dict())
+    moments[_RNG] = torch.get_rng_state()
+    for device in range(torch.cuda.device_count()):
+        moments[f"rng.cuda.{device}"] = torch.cuda.get_rng_state(device)
+    folder.mkdir(parents=True, exist_ok=True)
+    _check_space(folder, sum(t.numel() * t.element_size() for t in [*weights.values(), *moments.values()]))
+    target = folder / f"step-{step:08d}"
+    with written_aside(target) as aside:
+        aside.mkdir()
+        save_file(weights, aside / "model.safetensors")
+        save_file(moments, aside / "optimizer.safetensors")
+        state = {"step": step, "optimizer": plain, "scheduler": scheduler.state_dict(), **extra}
+        (aside / "state.json").write_text(json.dumps(state))
+        hashes = {path.name: file_hash(path) for path in sorted(aside.iterdir())}
+        (aside / "manifest.json").write_text(json.dumps(hashes))
+    for old in sorted(_complete(folder))[:-KEPT]:
+        shutil.rmtree(old)
+    return target
+
+
+def _weights(model: Any) -> dict[str, torch.Tensor]:
+    """The state dict with tied tensors kept once; loading ties them again."""
+    weights: dict[str, torch.Tensor] = {}
+    seen: set[tuple[int, torch.Size]] = set()
+    for name, tensor in model.state_dict().items():
+        where = (tensor.data_ptr(), tensor.shape)
+        if where not in seen:
+            seen.add(where)
+            weights[name] = tensor.contiguous()
+    return weights
+
+
+def _split(state: dict[str, Any]) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
+    """An optimiser's state as tensors, and the rest of it as JSON."""
+    tensors: dict[str, torch.Tensor] = {}
+    rest: dict[str, dict[str, Any]] = {}
+    for parameter, entries in state["state"].items():
+        for name, value in entries.items():
+            if isinstance(value, torch.Tensor):
+                tensors[f"{parameter}.{name}"] = value.contiguous()
+            else:
+                rest.setdefault(str(parameter), {})[name] = value
+    return tensors, {"groups": state["param_groups"], "rest": rest}
+
+
+def _joined(tensors: dict[str, torch.Tensor], plain: dict[str, Any]) -> dict[str, Any]:
+    """The inverse of `_split`."""
+    state: dict[int, dict[str, Any]] = {}
+    for key, tensor in tensors.items():
+        if not key.startswith("rng."):
+            parameter, _, name = key.partition(".")
+            state.setdefault(int(parameter), {})[name] = tensor
+    for parameter, entries in plain["rest"].items():
+        state.setdefault(int(parameter), {}).update(entries)
+    return {"state": state, "param_groups": plain["groups"]}
+
+
+def _check_space(folder: Path, size: int) -> None:
+    free = shutil.disk_usage(folder).free
+    if free < size * SPARE:
+        raise OSError(
+            f"no room for a checkpoint in {folder}: it takes {size / 2**20:.1f} MiB, {free / 2**20:.1f} MiB are free. "
+            "The one before it is intact; make room and go on with --resume"
+        )
+
+
+def _complete(folder: Path) -> Iterator[Path]:
+    return (path for path in folder.glob("step-*") if path.is_dir())
+
+
+def newest(folder: Path) -> Found | None:
+    """The newest checkpoint that is whole; None when there is none at all."""
+    passed_over = [f"{path.name}: never finished" for path in sorted(folder.glob(".step-*.writing"))]
+    for path in sorted(_complete(folder), reverse=True):
+        problem = _damage(path)
+        if problem is None:
+            return Found(path, int(path.name.removeprefix("step-")), passed_over)
+        passed_over.append(f"{path.name}: {problem}")
+    if any(not line.endswith("never finished") for line in passed_over):
+        raise InputError(f"no checkpoint in {folder} is whole: {'; '.join(passed_over)}")
+    return None
+
+
+def _damage(path: Path) -> str | None:
+    try:
+        hashes = json.loads((path / "manifest.json").read_text())
+        for name, expected in hashes.items():
+            if file_hash(path / name) != expected:
+                return f"{name} is damaged (its hash differs)"
+    except (OSError, ValueError, AttributeError) as error:
+        return f"unreadable ({error})"
+    missing = {"model.safetensors", "optimizer.safetensors", "state.json"} - set(hashes)
+    return f"{', '.join(sorted(missing))} missing" if missing else None
+
+
+def read_state(found: Found) -> dict[str, Any]:
+    return json.loads((found.folder / "state.json").read_text())
+
+
+def load_weights(found: Found, model: Any) -> None:
+    """Put the checkpoint's weights into the model; tied weights follow."""
+    missing, unexpected = model.load_state_dict(load_file(found.folder / "model.safetensors"), strict=False)
+    absent = set(missing) - _tied_names(model)
+    if absent or unexpected:
+        raise InputError(f"{found.folder} does not fit the model: {sorted(absent | set(unexpected))[:3]}")
+
+
+def _tied_names(model: Any) -> set[str]:
+    return set(model.state_dict()) - set(_weights(model))
+
+
+def load_optimizer(found: Found, optimizer: Any, scheduler: Any) -> None:
+    state = read_state(found)
+    tensors = load_file(found.folder / "optimizer.safetensors")
+    optimizer.load_state_dict(_joined(tensors, state["optimizer"]))
+    scheduler.load_state_dict(state["scheduler"])
+
+
+def load_generators(found: Found) -> None:
+    tensors = load_file(found.folder / "optimizer.safetensors")
+    torch.set_rng_state(tensors[_RNG])
+    for device in range(torch.cuda.device_count()):
+        if f"rng.cuda.{device}" in tensors:
+            torch.cuda.set_rng_state(tensors[f"rng.cuda.{device}"], device)
