@@ -73,7 +73,8 @@ def demo(*, folder: Path = Path("demo"), seed: int = 0, json: Annotated[bool, Pa
 
 def readable(record: dict[str, Any]) -> Text:
     """A record with its book shortened, needed rules in green and the answer in bold."""
-    text = Text(record["preamble"], "dim")
+    text = Text()
+    text.append(record["preamble"], "dim")
     for name, pieces in record["privileged_context"].items():
         text.append(f"\n{name}:\n", "dim")
         for piece in pieces[:PIECES_SHOWN]:
