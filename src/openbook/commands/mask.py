@@ -19,6 +19,8 @@ STYLES = {
     "thought": "black on green",
     "answer": "bold black on yellow",
 }
+CHECKED = 1000  # positions, spread evenly over training
+WRONG_SHOWN = 5
 
 
 def mask(
@@ -35,8 +37,9 @@ def mask(
     """Show, for any data and tokenizer, exactly which tokens carry loss, and fail when the mask is wrong.
 
     Pieces of the book are cyan, the prompt plain; a coloured background is loss: words green, thoughts dark green, the
-    examined answer yellow. Exit code 2 on an empty target, a target cut off, loss on padding, a target token that the
-    vocabulary does not know, a token across the boundary, or a template that yields no mask.
+    examined answer yellow. A few examples are shown; up to 1,000, spread over training, are checked. Exit code 2 on an
+    empty target, a target cut off, loss on padding, a target token that the vocabulary does not know, a token across
+    the boundary, or a template that yields no mask.
 
         openbook mask --data facts.jsonl --model runs/facts
 
@@ -63,26 +66,35 @@ def mask(
     from openbook.training.config import RunConfig, configured
     from openbook.training.encode import Encoder
     from openbook.training.mask import mask as masked
-    from openbook.training.models import load_tokenizer, make_tokenizer
+    from openbook.training.models import load_shape, load_tokenizer, make_tokenizer, window_of
     from openbook.training.run import plan_of, sources_of
 
     if not 0 <= progress <= 1:
         raise InputError(f"--progress is {progress}: training goes from 0 to 1")
+    if examples < 1:
+        raise InputError(f"--examples is {examples}: show at least one")
     flags: dict[str, Any] = {"data": data, "model.path": model, "curriculum": curriculum}
     settings = configured(RunConfig, config, set_, flags)
     source, _ = sources_of(settings)
     plan = plan_of(settings, source)
     path = settings.model.path
     tokenizer = load_tokenizer(path, settings.think) if path else make_tokenizer(source, settings.think)
-    encoder = Encoder(tokenizer, source.bank, settings.training.max_length, settings.think, settings.chat)
+    window = settings.training.max_length or (window_of(load_shape(path)) if path else None)
+    encoder = Encoder(tokenizer, source.bank, window, settings.think, settings.chat)
     first = min(int(progress * plan.total), max(0, plan.total - examples))
     shown = masked(plan, encoder, list(range(first, min(first + examples, plan.total))))
-    bad = [example for example in shown if example.problems]
+    checked = masked(plan, encoder, sorted({k * plan.total // CHECKED for k in range(CHECKED)}))
+    bad = [example for example in checked if example.problems]
+    bad += [example for example in shown if example.problems and example not in bad]
     if json:
-        emit_json({"examples": [_plain(example) for example in shown], "ok": not bad})
-    else:
-        for example in shown:
-            _show(example)
+        listed = [{"position": example.position, "problems": example.problems} for example in bad]
+        emit_json({"examples": [_plain(e) for e in shown], "checked": len(checked), "problems": listed, "ok": not bad})
+        return 2 if bad else 0
+    for example in shown:
+        _show(example)
+    out.print(f"{len(checked)} positions checked, {len(bad)} with a wrong mask", style="bold red" if bad else "dim")
+    for example in bad[:WRONG_SHOWN]:
+        out.print(f"position {example.position}: {'; '.join(example.problems)}", markup=False)
     return 2 if bad else 0
 
 
@@ -102,6 +114,4 @@ def _show(example: Any) -> None:
     for token in example.tokens:
         text.append(token.text.replace("\n", "⏎\n"), style=STYLES[token.kind])
     out.print(text)
-    for problem in example.problems:
-        out.print(f"[bold red]wrong:[/] {problem}")
     out.print()

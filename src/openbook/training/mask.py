@@ -46,12 +46,12 @@ def mask(plan: Plan, encoder: Encoder, positions: list[int]) -> list[Masked]:
     batch = items(encoded, positions)
     padded = Collator(pad_id_of(encoder.tokenizer), len(batch)).pad(batch)
     on_padding = ((padded["labels"] != IGNORED) & (padded["attention_mask"] == 0)).any(1).tolist()
+    texts = {token: encoder.tokenizer.decode([token]) for token in np.unique(encoded.flat_ids).tolist()}
     results = []
     for row, item in enumerate(batch):
-        texts = [encoder.tokenizer.decode([token]) for token in item.ids.tolist()]
+        columns = (item.ids.tolist(), item.kinds.tolist(), (item.labels != IGNORED).tolist())
         tokens = [
-            Token(int(token), text, str(KINDS[kind]), bool(label != IGNORED))
-            for token, text, kind, label in zip(item.ids, texts, item.kinds, item.labels, strict=True)
+            Token(token, texts[token], str(KINDS[kind]), loss) for token, kind, loss in zip(*columns, strict=True)
         ]
         problems = ["loss on padding"] if on_padding[row] else []
         problems += _unknown(encoder.tokenizer, tokens) + _straddling(encoder, shelf, row)
