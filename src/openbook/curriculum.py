@@ -115,14 +115,17 @@ PARAMETERS = {"fixed"}  # presets that take a rate: fixed:0.2
 
 def curriculum_named(name: str, **changes: Any) -> Curriculum:
     """A preset by name (`anneal`, `fixed:0.2`, ...) with changes, for instance `order="given"`."""
+    return Curriculum(**{**preset(name), **changes})
+
+
+def preset(name: str) -> dict[str, Any]:
+    """The settings that a name stands for."""
     base, _, parameter = name.partition(":")
     if base not in PRESETS:
         raise InputError(f"there is no curriculum '{base}' ({', '.join(PRESETS)}){nearest(base, PRESETS)}")
     if parameter and base not in PARAMETERS:
         raise InputError(f"curriculum '{base}' takes no parameter, but '{name}' gives one")
-    if parameter:
-        changes = {"drop": parameter, **changes}
-    return Curriculum(**{**PRESETS[base], **changes})
+    return {**PRESETS[base], "drop": parameter} if parameter else PRESETS[base]
 
 
 @dataclass(frozen=True)
@@ -183,6 +186,11 @@ class Plan:
 
     def progress(self, positions: Positions) -> NDArray[np.float64]:
         return positions / self.total
+
+    def namer(self, positions: Positions) -> Callable[[int], str]:
+        """How complaints name a row of the batch at these positions."""
+        indices = self.indices(positions)
+        return lambda row: f"{self.source.where(int(indices[row]))} (position {positions[row]})"
 
     def at(self, positions: Positions) -> tuple[Shelf, Opened]:
         """The batch of a run of positions: its shelf and what is open on it."""

@@ -6,6 +6,7 @@
     metrics.jsonl     one line for every logged step
     checkpoints/      where an unfinished run can go on
     model/            weights (safetensors), config and tokenizer
+    adapter/          low-rank adapters by themselves, if the run trained some; in model/ they are merged
     result.json       the figures at the end
     manifest.json     SHA-256 of every other file, written last: a run without it did not finish
 
@@ -33,6 +34,10 @@ PACKAGES = ("openbook", "torch", "transformers", "tokenizers", "accelerate", "sa
 MANIFEST = "manifest.json"
 LOCK = "lock"
 CHECKPOINTS = "checkpoints"
+MARKS = ("config.json", "environment.json", "data.json")  # a folder with all of these is a run
+PARTS = frozenset(
+    {*MARKS, "metrics.jsonl", "model", "adapter", "runs", "result.json", MANIFEST, LOCK, CHECKPOINTS}
+)  # what a run may hold; trackers write to runs/
 
 
 def environment() -> dict[str, Any]:
@@ -125,12 +130,8 @@ class Run:
     def create(cls, folder: Path | str, config: dict[str, Any], data: dict[str, Any], force: bool = False) -> Run:
         """Start a run in a folder that is new or empty; `force` removes an earlier run there, and nothing else."""
         run = cls(folder)
-        if run.folder.exists() and (not run.folder.is_dir() or any(run.folder.iterdir())):
-            if not (force and (run.folder / "config.json").exists()):
-                kind = "holds a run already" if (run.folder / "config.json").exists() else "is not empty"
-                raise InputError(
-                    f"{run.folder} {kind}: name another folder with --out, or pass --force to replace a run"
-                )
+        run.check_free(force)
+        if run.folder.exists() and any(run.folder.iterdir()):
             with run.lock():  # not while somebody writes to it
                 shutil.rmtree(run.folder)
         run.folder.mkdir(parents=True, exist_ok=True)
@@ -138,6 +139,26 @@ class Run:
         write_json(run.folder / "environment.json", environment())
         write_json(run.folder / "data.json", data)
         return run
+
+    def check_free(self, force: bool = False) -> None:
+        """Refuse a folder that a run must not be started in; `force` allows one that holds a run and nothing else.
+
+        A model's folder has a config.json too, so more than that is asked for before anything is removed.
+        """
+        if not self.folder.exists() or (self.folder.is_dir() and not any(self.folder.iterdir())):
+            return
+        if not self.folder.is_dir():
+            raise InputError(f"{self.folder} is a file: name another folder with --out")
+        if not all((self.folder / name).exists() for name in MARKS):
+            raise InputError(f"{self.folder} is not empty and not a run: name another folder with --out")
+        if not force:
+            raise InputError(f"{self.folder} holds a run already: name another folder with --out, or pass --force")
+        names = {path.name for path in self.folder.iterdir() if not path.name.endswith(".writing")}
+        if foreign := sorted(names - PARTS):
+            raise InputError(
+                f"{self.folder} is not replaced, because it holds more than a run ({', '.join(foreign[:3])}): "
+                "move that away, or name another folder with --out"
+            )
 
     @classmethod
     def resume(
@@ -198,6 +219,11 @@ class Run:
         return self.folder / "model"
 
     def save_model(self, model: Any, tokenizer: Any) -> None:
+        """Save weights and tokenizer; adapters are saved by themselves, and merged into the model they change."""
+        if hasattr(model, "merge_and_unload"):
+            with written_aside(self.folder / "adapter") as aside:
+                model.save_pretrained(aside, safe_serialization=True)
+            model = model.merge_and_unload()
         with written_aside(self.model_folder) as aside:
             model.save_pretrained(aside, safe_serialization=True)
             tokenizer.save_pretrained(aside)

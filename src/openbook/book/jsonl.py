@@ -51,14 +51,15 @@ class ListSource:
     def _record(self, index: int) -> Any:
         return self._records[index]
 
-    def _where(self, index: int) -> str:
+    def where(self, index: int) -> str:
+        """Where an example comes from, for complaints about it."""
         return f"{self._name} {index + 1}"
 
     def __len__(self) -> int:
         return len(self._records)
 
     def example(self, index: int) -> Example:
-        return example_from_record(self._record(index), self._where(index))
+        return example_from_record(self._record(index), self.where(index))
 
     def shelf(self, indices: NDArray[np.int64]) -> Shelf:
         return shelve(self.bank, [self.example(index) for index in indices.tolist()])
@@ -153,7 +154,7 @@ class JsonlSource(ListSource):
     def __len__(self) -> int:
         return len(self._lines)
 
-    def _where(self, index: int) -> str:
+    def where(self, index: int) -> str:
         return f"{self.path}:{self._lines[index, 2]}"
 
     def _record(self, index: int) -> Any:

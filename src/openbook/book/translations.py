@@ -7,6 +7,7 @@ throughout, many examples at once; `example` writes out the same thing one at a 
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from dataclasses import dataclass, field
 
@@ -41,6 +42,8 @@ class Translations:
 
     def __post_init__(self) -> None:
         check_lengths(*self.lengths)
+        if self.text == "composite" and self.chain == "explicit":
+            raise InputError("the composite format has no explicit chain of thought: use text compact or released")
         self.format: Format = format_named(self.text, self.depth, self.chars)
         self._letters = alphabets(self.depth, self.chars)
         self._tables = _FragmentTables(self)
@@ -61,6 +64,9 @@ class Translations:
 
     def __len__(self) -> int:
         return self.count
+
+    def where(self, index: int) -> str:
+        return f"example {index + self.start}"
 
     def translations(self, indices: NDArray[np.int64]) -> tuple[Translation, Table]:
         """The strings of these examples and the tables they were translated with ([depth, n²] or one for each)."""
@@ -142,11 +148,16 @@ class _FragmentTables:
         self.bank = bank = source.bank
         self.depth, self.n, self.chain, self.format = source.depth, source.chars, source.chain, source.format
         fmt, layout, letters = source.format, source.format.layout, alphabets(source.depth, source.chars)
-        self.symbols = np.stack([bank.numbers([f" {symbol}" for symbol in level]) for level in letters])  # [d+1, n]
+        self.symbols = {unit: self._words(letters, unit) for unit in {s.unit for s in fmt.completion_template()}}
         self.headings = bank.numbers([layout.heading.replace("{name}", name) for name in fmt.section_names()])
         self._letters = letters
         self._rules = np.full((self.depth, self.n**2, self.n**2), NONE, np.int32)  # filled as rules are met
         self.think, self.pad = bank.number(fmt.think), bank.number(f" {PAD}")
+
+    def _words(self, letters: tuple[str, ...], unit: int) -> Fragments:
+        """Fragments of the words a string is written with: characters [d+1, n] or bigrams [d+1, n²]."""
+        words_of = [["".join(word) for word in itertools.product(level, repeat=unit)] for level in letters]
+        return np.stack([self.bank.numbers([f" {word}" for word in level]) for level in words_of])
 
     def rules(self, left: NDArray[np.intp], right: NDArray[np.integer]) -> Fragments:
         """Fragments of the rules left -> right of each level: [B, depth, n²]."""
@@ -202,13 +213,14 @@ class _FragmentTables:
         if slot.level < 0:
             words_of = self.bank.numbers([each.text for each in slots])
             return np.broadcast_to(words_of[:, None], (batch, 1))
-        longest = translation.strings.shape[-1]
+        longest = translation.strings.shape[-1] // slot.unit
         if slot.width and longest > slot.width:
             raise InputError(f"strings of {longest} characters do not fit into {slot.width} thoughts")
         width = slot.width or longest
-        inside = np.arange(width) < translation.lengths[:, None]
+        inside = np.arange(width) < translation.lengths[:, None] // slot.unit
         if slot.kind == Kind.THOUGHT and self.chain == "silent":
             return np.where(inside | (slot.width > 0), self.think, NONE).astype(np.int32)
-        symbols = self.symbols[slot.level][np.minimum(translation.strings[:, slot.level], self.n - 1)]
-        symbols = np.pad(symbols, ((0, 0), (0, width - longest)))
+        string = np.minimum(translation.strings[:, slot.level], self.n - 1).astype(np.int64)  # padding is any character
+        words_at = string if slot.unit == 1 else string[:, 0::2] * self.n + string[:, 1::2]
+        symbols = np.pad(self.symbols[slot.unit][slot.level][words_at], ((0, 0), (0, width - longest)))
         return np.where(inside, symbols, self.pad if slot.width else NONE).astype(np.int32)

@@ -13,9 +13,8 @@ from openbook.console import emit_json, err, out, progress
 
 Settings = Annotated[list[str], Parameter(name=["--set", "-s"], negative="")]
 
-_STAGE_ONE = {
-    "task.codebook": "fresh",
-    "task.chain": "explicit",
+_STAGE_ONE = {  # what goes before any config: a file and flags go over it
+    "task": {"codebook": "fresh", "chain": "explicit"},
     "curriculum": {"candidates": "needed", "others": 0.25, "drop": "0", "silence": "0@0.1,1@0.6"},
 }
 
@@ -200,7 +199,7 @@ def _run(
     if going.resume and nothing_said:
         config = validated(RunConfig, Run(folder).read("config.json"))
     else:
-        config = configured(RunConfig, file, settings, {**({} if file else stage), **flags})
+        config = configured(RunConfig, file, settings, flags, stage)
     if dry_run:
         from openbook.training.estimate import estimate
 
@@ -238,6 +237,8 @@ def _show_result(result: dict[str, Any]) -> None:
             f"{row['exact_match']:.3f}",
         )
     out.print(table)
+    if result.get("skipped"):
+        out.print(f"{result['skipped']:,} records could not be read and were left out", style="yellow")
     out.print(
         f"{result['samples']:,} examples, {result['steps']:,} steps, {result['seconds']:.1f} s; run: {result['run']}"
     )

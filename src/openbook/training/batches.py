@@ -53,9 +53,7 @@ class PositionDataset(Dataset):
     def __getitems__(self, positions: Sequence[int]) -> list[Item]:
         where = np.asarray(positions, dtype=np.int64)
         shelf, opened = self.plan.at(where)
-        names = self.plan.indices(where)
-        encoded = self.encoder.encode(shelf, opened, lambda row: f"example {names[row]} (position {where[row]})")
-        return items(encoded, positions)
+        return items(self.encoder.encode(shelf, opened, self.plan.namer(where)), positions)
 
 
 def items(encoded: Encoded, positions: Sequence[int]) -> list[Item]:

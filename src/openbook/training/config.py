@@ -10,13 +10,13 @@ from typing import Annotated, Any, Literal, TypeVar
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError, model_validator
 
-from openbook.curriculum import Curriculum, curriculum_named
+from openbook.curriculum import Curriculum, curriculum_named, preset
 from openbook.errors import InputError, nearest
 from openbook.task.text import THINK
 
 
 class Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, arbitrary_types_allowed=True, allow_inf_nan=False)
 
 
 class TaskConfig(Strict):
@@ -49,12 +49,20 @@ class ModelConfig(Strict):
     hidden_size: int = Field(128, ge=8)
     layers: int = Field(4, ge=1)
     heads: int = Field(4, ge=1)
-    key_value_heads: int | None = None
-    intermediate_size: int | None = Field(None, description="width of the MLPs; twice the hidden size if not given")
-    vocabulary: int | None = Field(None, description="size of the vocabulary, where the tokenizer is not at hand")
+    key_value_heads: int | None = Field(None, ge=1)
+    intermediate_size: int | None = Field(None, ge=1, description="width of the MLPs; twice hidden_size if not given")
+    vocabulary: int | None = Field(None, ge=2, description="size of the vocabulary, where the tokenizer is not at hand")
     tie_embeddings: bool = False
     dtype: Literal["float32", "bfloat16", "auto"] = "float32"
     lora: LoraConfig | None = None
+
+    @model_validator(mode="after")
+    def _splits_into_heads(self) -> ModelConfig:
+        if self.hidden_size % self.heads or (self.hidden_size // self.heads) % 2:
+            raise ValueError(f"hidden_size {self.hidden_size} does not split into {self.heads} heads of an even size")
+        if self.heads % (self.key_value_heads or 1):
+            raise ValueError(f"{self.heads} heads cannot share {self.key_value_heads} key_value_heads evenly")
+        return self
 
 
 class TrainingConfig(Strict):
@@ -64,10 +72,10 @@ class TrainingConfig(Strict):
     micro_batch_size: int = Field(16, ge=1, description="examples in one forward pass")
     epochs: int = Field(1, ge=1)
     learning_rate: float | None = Field(None, gt=0, description="peak; 1e-3 from scratch, 1e-4 otherwise")
-    betas: tuple[float, float] = (0.9, 0.95)
+    betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.95)
     weight_decay: float = Field(0.0, ge=0)
     warmup: float = Field(0.06, ge=0, lt=1, description="share of the steps in which the rate rises to its peak")
-    schedule: str = "cosine"
+    schedule: Literal["cosine", "linear", "constant", "constant_with_warmup"] = "cosine"
     max_grad_norm: float = Field(1.0, gt=0)
     max_length: int | None = Field(None, ge=2, description="tokens of the window; the model's own if not given")
     shuffle: bool | None = Field(None, description="a new order each epoch; on for data, off for the task")
@@ -99,9 +107,9 @@ def _curriculum(value: Any) -> Any:
     """A preset's name, or an object of settings that may start from a `preset`."""
     try:
         if isinstance(value, str):
-            return curriculum_named(value)
+            return preset(value)
         if isinstance(value, dict) and "preset" in value:
-            return curriculum_named(str(value["preset"]), **{k: v for k, v in value.items() if k != "preset"})
+            return {**preset(str(value["preset"])), **{k: v for k, v in value.items() if k != "preset"}}
     except InputError as error:
         raise ValueError(str(error)) from None
     return value
@@ -131,15 +139,16 @@ class RunConfig(Strict):
         filled = dict(values)
         if filled.get("data") is None and filled.get("task") is None:
             filled["task"] = {}
-        training = dict(filled.get("training") or {})
-        if training.get("batch_size") is None:
-            training["batch_size"] = 64 if filled.get("data") is None else 8
-        if training.get("shuffle") is None:
-            training["shuffle"] = filled.get("data") is not None
-        if training.get("learning_rate") is None:
+        training = filled.get("training") or {}
+        if isinstance(training, dict):  # anything else is refused by its own rules
             model = filled.get("model") or {}
-            training["learning_rate"] = 1e-4 if isinstance(model, dict) and model.get("path") else 1e-3
-        filled["training"] = training
+            started = isinstance(model, dict) and model.get("path")
+            defaults = {
+                "batch_size": 64 if filled.get("data") is None else 8,
+                "shuffle": filled.get("data") is not None,
+                "learning_rate": 1e-4 if started else 1e-3,
+            }
+            filled["training"] = {**training, **{k: v for k, v in defaults.items() if training.get(k) is None}}
         curriculum = filled.get("curriculum", "anneal")
         if filled.get("data") is not None:  # a user's text keeps its order unless told otherwise
             if isinstance(curriculum, str):
@@ -170,21 +179,30 @@ def _folder() -> Any:
 def read_yaml(name: Path | str) -> dict[str, Any]:
     """A config file by path, or a shipped one by name."""
     path = Path(name)
-    if path.exists():
-        text = path.read_text(encoding="utf-8")
+    if path.is_file():
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            raise InputError(f"{name}: not UTF-8 text, so not a config") from None
     elif str(name) in shipped():
         text = (_folder() / f"{name}.yaml").read_text(encoding="utf-8")
     else:
         raise InputError(
             f"there is no config '{name}': give a file, or one of {', '.join(shipped())}{nearest(str(name), shipped())}"
         )
-    try:
-        data = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise InputError(f"{name}: not YAML: {error}") from None
+    data = _yaml(text, str(name))
     if not isinstance(data, dict):
         raise InputError(f"{name}: a config is a list of `key: value` lines")
     return data
+
+
+def _yaml(text: str, where: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError) as error:  # a date that does not exist is a ValueError
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark else ""
+        raise InputError(f"{where}{line}: not YAML: {getattr(error, 'problem', None) or error}") from None
 
 
 def set_key(values: dict[str, Any], key: str, value: Any) -> None:
@@ -194,18 +212,37 @@ def set_key(values: dict[str, Any], key: str, value: Any) -> None:
         inner = values.get(part)
         if isinstance(inner, str):  # a curriculum by name, of which one setting is changed
             inner = {"preset": inner}
+        if not isinstance(inner, dict | None):
+            raise InputError(f"'{key}' cannot be set: '{part}' is {inner!r}, not a group of settings")
         values[part] = values = dict(inner or {})
     values[last] = value
 
 
-def configured(kind: type[Config], file: Path | str | None, settings: Iterable[str], flags: dict[str, Any]) -> Config:
-    """A config from a YAML file, `key=value` settings over it, and command-line flags over those."""
-    values: dict[str, Any] = read_yaml(file) if file is not None else {}
+def _over(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+    """Settings over others, group by group; a curriculum by name takes the place of a whole group."""
+    result = dict(base)
+    for key, value in values.items():
+        below = base.get(key)
+        if isinstance(value, dict) and isinstance(below, dict) and "preset" not in value:
+            value = _over(below, value)
+        result[key] = value
+    return result
+
+
+def configured(
+    kind: type[Config],
+    file: Path | str | None,
+    settings: Iterable[str],
+    flags: dict[str, Any],
+    base: dict[str, Any] | None = None,
+) -> Config:
+    """A config: `base`, a YAML file over it, `key=value` settings over that, and command-line flags over those."""
+    values = _over(base or {}, read_yaml(file) if file is not None else {})
     for setting in settings:
         key, equals, text = setting.partition("=")
         if not equals:
             raise InputError(f"'{setting}' is not a setting: write it as key=value, for instance training.epochs=3")
-        set_key(values, key.strip(), yaml.safe_load(text))
+        set_key(values, key.strip(), _yaml(text, f"--set {setting}"))
     for key, value in flags.items():
         if value is not None:
             set_key(values, key, value)

@@ -79,7 +79,7 @@ def _weightless(config: ModelConfig, vocabulary: int) -> Any:
 def _probe(plan: Plan, encoder: Encoder) -> tuple[np.ndarray, np.ndarray, int, int]:
     """Tokens and target tokens of positions spread over training; pieces that did not fit, and prompts cut."""
     positions = np.unique(np.linspace(0, plan.total - 1, min(PROBED, plan.total)).astype(np.int64))
-    encoded = encoder.encode(*plan.at(positions), lambda row: f"position {positions[row]}")
+    encoded = encoder.encode(*plan.at(positions), plan.namer(positions))
     targets = np.array([(labels != IGNORED).sum() for labels in encoded.labels])
     return np.diff(encoded.ends, prepend=0), targets, encoded.dropped_pieces, encoded.cut_prompts
 

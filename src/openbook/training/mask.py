@@ -42,7 +42,7 @@ def mask(plan: Plan, encoder: Encoder, positions: list[int]) -> list[Masked]:
     """Encode positions exactly as training would, and check what comes out."""
     where = np.asarray(positions, dtype=np.int64)
     shelf, opened = plan.at(where)
-    encoded = encoder.encode(shelf, opened, lambda row: f"example {plan.indices(where)[row]} (position {where[row]})")
+    encoded = encoder.encode(shelf, opened, plan.namer(where))
     batch = items(encoded, positions)
     padded = Collator(pad_id_of(encoder.tokenizer), len(batch)).pad(batch)
     on_padding = ((padded["labels"] != IGNORED) & (padded["attention_mask"] == 0)).any(1).tolist()

@@ -12,7 +12,7 @@ from transformers.utils import logging
 from openbook.book.shelf import Source
 from openbook.book.translations import Translations
 from openbook.errors import InputError
-from openbook.task.text import THINK, CompactFormat
+from openbook.task.text import THINK, CompactFormat, CompositeFormat
 from openbook.training.config import ModelConfig
 
 logging.disable_progress_bar()  # a bar for a model of a few megabytes only hides what matters
@@ -100,8 +100,12 @@ def make_tokenizer(source: Source, think: str = THINK) -> Any:
     from transformers import PreTrainedTokenizerFast
 
     special = [PAD, END, UNKNOWN, think]
-    if isinstance(source, Translations) and isinstance(source.format, CompactFormat):
-        words = [*special, *(word for word in source.format.vocabulary() if word != think), "*"]
+    end: str | None = END
+    written = source.format if isinstance(source, Translations) else None
+    if isinstance(written, CompactFormat | CompositeFormat):
+        words = [*special, *(word for word in written.vocabulary() if word != think), "*"]
+        if isinstance(written, CompositeFormat):  # its tokens have their numbers from the format, and no end
+            words, end = written.vocabulary(), None
         core = Tokenizer(models.WordLevel({word: number for number, word in enumerate(words)}, unk_token=UNKNOWN))
         core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     else:
@@ -114,7 +118,7 @@ def make_tokenizer(source: Source, think: str = THINK) -> Any:
         )
         core.train_from_iterator(_texts(source), trainer)
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=core, pad_token=PAD, eos_token=END, unk_token=UNKNOWN, clean_up_tokenization_spaces=False
+        tokenizer_object=core, pad_token=PAD, eos_token=end, unk_token=UNKNOWN, clean_up_tokenization_spaces=False
     )
     tokenizer.add_tokens([think], special_tokens=True)
     return tokenizer
@@ -139,10 +143,6 @@ def make_model(config: ModelConfig, vocabulary: int, seed: int) -> Any:
 def llama_config(config: ModelConfig, vocabulary: int) -> Any:
     from transformers import LlamaConfig
 
-    if config.hidden_size % config.heads or (config.hidden_size // config.heads) % 2:
-        raise InputError(
-            f"model.hidden_size {config.hidden_size} does not split into {config.heads} heads of an even size"
-        )
     return LlamaConfig(
         vocab_size=vocabulary,
         hidden_size=config.hidden_size,

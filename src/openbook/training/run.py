@@ -12,10 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from openbook.book.jsonl import load_source
 from openbook.book.shelf import Bank, Source
 from openbook.book.translations import Translations
-from openbook.curriculum import Plan
+from openbook.curriculum import Curriculum, Plan, Schedule
 from openbook.errors import InputError, StoppedError
 from openbook.records import Run
 from openbook.task.phrasebook import Codebook
@@ -44,6 +46,8 @@ def task_source(task: TaskConfig, count: int, start: int = 0, bank: Bank | None 
     """Examples of the task as configured, `count` of them from number `start`."""
     codebook = None
     if task.codebook != "fresh":
+        if isinstance(task.codebook, str) and not Path(task.codebook).is_file():
+            raise InputError(f"task.codebook is '{task.codebook}', which is no seed, no codebook file and not 'fresh'")
         seeded = isinstance(task.codebook, int)
         codebook = (
             Codebook.sample(task.depth, task.chars, int(task.codebook)) if seeded else Codebook.load(str(task.codebook))
@@ -92,6 +96,24 @@ def data_record(source: Source, tokenizer: Any) -> dict[str, Any]:
     return record
 
 
+def check_targets(source: Source, encoder: Encoder, curriculum: Curriculum, bar: Bar = no_bar) -> None:
+    """Encode a user's examples once with the book closed.
+
+    One that has no target, or whose target does not fit, is named now and not after hours of training. Examples of the
+    task are all alike, so a few of them will do.
+    """
+    chunk = 512
+    count = min(len(source), chunk) if isinstance(source, Translations) else len(source)
+    words = min(rate for _, rate in curriculum.silence.points)  # thoughts take most room when they are least silent
+    closed = curriculum.model_copy(update={"drop": Schedule.parse(1), "silence": Schedule.parse(words), "wrong": False})
+    with bar("checking", count) as advance:
+        for start in range(0, count, chunk):
+            positions = np.arange(start, min(start + chunk, count))
+            plan = Plan(source, closed)
+            encoder.encode(*plan.at(positions), plan.namer(positions))
+            advance(len(positions))
+
+
 @dataclass(frozen=True)
 class Accuracy:
     """Closed-book and open-book accuracy of a model."""
@@ -117,13 +139,18 @@ def carry_out(
     say: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
     """Train as configured and leave a run in `folder`; returns the result (the keys of `openbook learn --json`)."""
+    if not resume:
+        Run(folder).check_free(force)
     source, exam_source = sources_of(config)
     plan = plan_of(config, source)
+    arguments = training_arguments(config.training, folder, config.seed)
     model, tokenizer = load_or_make(config.model, source, config.seed, config.think)
     window = config.training.max_length or window_of(model)
     encoder = Encoder(tokenizer, source.bank, window, config.think, config.chat)
     same_bank = exam_source.bank is source.bank
     exam_encoder = encoder if same_bank else Encoder(tokenizer, exam_source.bank, window, config.think, config.chat)
+    for one, its_encoder in {id(source): (source, encoder), id(exam_source): (exam_source, exam_encoder)}.values():
+        check_targets(one, its_encoder, config.curriculum, bar)
     settings, data = config.model_dump(mode="json"), data_record(source, tokenizer)
     run = Run.resume(folder, settings, data, allow_changes) if resume else Run.create(folder, settings, data, force)
     if run.finished:
@@ -153,7 +180,7 @@ def carry_out(
                 model,
                 plan,
                 encoder,
-                training_arguments(config.training, folder, config.seed),
+                arguments,
                 batch_size=config.training.step_size,
                 micro_batch_size=min(config.training.micro_batch_size, config.training.step_size),
                 callbacks=[Reporter(run.log, advance, lambda: vars(accuracy_of(sit((0.0, 1.0)))), every)],
@@ -181,6 +208,7 @@ def carry_out(
             "chance": rows[0].chance,
             "seconds": round(seconds, 2),
             "curriculum": settings["curriculum"],
+            "skipped": len(getattr(source, "skipped", [])),
         }
         if not config.training.keep_checkpoints:
             shutil.rmtree(run.checkpoints, ignore_errors=True)
@@ -204,6 +232,8 @@ def reopen(
     """A finished run's config, model, encoder and exam source (or other data), for examining or probing it."""
     run = Run(folder)
     config = validated(RunConfig, run.read("config.json"))
+    if damage := run.damage():
+        raise InputError(f"{folder} cannot be used: {'; '.join(damage[:3])}")
     if data is not None:
         exam_source: Source = load_source(data, config.skip_bad)
     elif config.task is not None:

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 from torch.utils.data import DataLoader
 from transformers import Trainer, TrainerCallback, TrainingArguments
+from transformers.integrations.integration_utils import get_reporting_integration_callbacks
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
 from openbook.curriculum import Plan
@@ -36,7 +37,16 @@ class DivergedError(InputError):
 
 
 def training_arguments(config: TrainingConfig, folder: Path | str, seed: int = 0) -> TrainingArguments:
-    """Our settings as transformers' own."""
+    """Our settings as transformers' own; what it refuses is refused before a model is loaded."""
+    try:
+        for tracker in get_reporting_integration_callbacks(config.report_to):
+            tracker()  # says whether it is installed
+        return _training_arguments(config, folder, seed)
+    except (ValueError, RuntimeError) as error:
+        raise InputError(f"training: {error}") from None
+
+
+def _training_arguments(config: TrainingConfig, folder: Path | str, seed: int) -> TrainingArguments:
     return TrainingArguments(
         output_dir=str(folder),
         per_device_train_batch_size=config.micro_batch_size,
