@@ -140,19 +140,21 @@ class Slot:
     kind: Kind
     text: str = ""
     level: int = -1  # 0 is the input, depth the output; -1: fixed words
-    width: int = 0  # a thought of this many symbols, padded; 0: as long as the string
+    width: int = 0  # a thought of this many words, padded; 0: as long as the string
+    unit: int = 1  # characters in a word: 2 writes a string bigram by bigram
 
     def fill(self, strings: Sequence[Sequence[str]], chain: Chain, think: str) -> Part:
         """The part that stands here once the strings s_1 .. s_{d+1} are known."""
         if self.level < 0:
             return Part(self.kind, self.text)
         string = strings[self.level]
-        if self.width and len(string) > self.width:
-            raise InputError(f"a string of {len(string)} characters does not fit into {self.width} thoughts")
+        words = ["".join(string[k : k + self.unit]) for k in range(0, len(string), self.unit)]
+        if self.width and len(words) > self.width:
+            raise InputError(f"a string of {len(words)} characters does not fit into {self.width} thoughts")
         if self.kind == Kind.THOUGHT and chain == "silent":
-            return Part(self.kind, think * (self.width or len(string)))
-        padded = [*string, *[PAD] * (self.width - len(string))]
-        return Part(self.kind, "".join(f" {symbol}" for symbol in padded))
+            return Part(self.kind, think * (self.width or len(words)))
+        padded = [*words, *[PAD] * (self.width - len(words))]
+        return Part(self.kind, "".join(f" {word}" for word in padded))
 
 
 class _Writer:
@@ -253,8 +255,46 @@ class CompactFormat(_Writer):
         return ["<BOOK>", "<READ>", "<WRITE>", self.think, "->", ";", *symbols]
 
 
-Format = ReleasedFormat | CompactFormat
-FORMATS = ("released", "compact")
+@dataclass(frozen=True)
+class CompositeFormat(_Writer):
+    """Coarse words for the student: a rule is one word, `AB>KL`, and a string is written bigram by bigram.
+
+    The slots of the answer are the last thought and every answer word but the last, so that each word stands one place
+    after the slot that must know it, as next-token prediction wants it. There is no explicit chain of thought.
+    """
+
+    depth: int
+    chars: int
+    think: str = THINK
+    layout = LAYOUTS["compact"]
+
+    def section_names(self) -> list[str]:
+        return [f"level {i + 1}" for i in range(self.depth)]
+
+    def rule(self, rule: str) -> str:
+        left, right = rule.split(" -> ")
+        return f"{left.replace(' ', '')}>{right.replace(' ', '')}"
+
+    def preamble(self, task: int) -> str:
+        return "<BOOK>"
+
+    def prompt_template(self, task: int) -> list[Slot]:
+        return [Slot(Kind.PROMPT, level=0, unit=2)]
+
+    def completion_template(self) -> list[Slot]:
+        thoughts = [Slot(Kind.THOUGHT, level=level, unit=2) for level in range(1, self.depth)]
+        return [*thoughts, Slot(Kind.THOUGHT, self.think), Slot(Kind.ANSWER, level=self.depth, unit=2)]
+
+    def vocabulary(self) -> list[str]:
+        """Every word in the order of its number: output bigrams, other bigrams, special words, rules."""
+        bigrams = [[a + b for a in letters for b in letters] for letters in alphabets(self.depth, self.chars)]
+        rules = [f"{x}>{y}" for i in range(self.depth) for x in bigrams[i] for y in bigrams[i + 1]]
+        others = [word for level in bigrams[:-1] for word in level]
+        return [*bigrams[-1], *others, "<PAD>", "<UNK>", "<BOOK>", self.think, *rules]
+
+
+Format = ReleasedFormat | CompactFormat | CompositeFormat
+FORMATS = ("released", "compact", "composite")
 
 
 def format_named(name: str, depth: int, chars: int) -> Format:
@@ -263,4 +303,6 @@ def format_named(name: str, depth: int, chars: int) -> Format:
         return ReleasedFormat(depth, chars)
     if name == "compact":
         return CompactFormat(depth, chars)
+    if name == "composite":
+        return CompositeFormat(depth, chars)
     raise InputError(f"there is no format '{name}' ({', '.join(FORMATS)}){nearest(name, FORMATS)}")

@@ -1,0 +1,205 @@
+"""The student: a small Llama with a composite vocabulary, which learns to read a book from nothing on two cores.
+
+A token is an ordinary integer, but its embedding is computed from its parts: a rule `AB>KL` is one token, the sum of
+four character vectors by role and a level vector; a bigram of the input is the sum of two. So the vocabulary gives the
+binding of a rule's four characters for free. It does not give the look-up, the shift, or the order of the levels: those
+the Llama blocks, which are stock, must learn.
+
+    <BOOK>  AB>KL  CA>MI ...   BC DA   <THINK> <THINK> <THINK>   pq rs
+    book    rules              s_1     slots of s_2, first of s_3   answer (its words are slots too)
+
+Every place after s_1 is a slot: its embedding tells its level and whether it is first or last, not what stands there,
+so answers are not fed back. Rules are a set and all have position 0; strings restart at the same positions, each half a
+bigram to the right of the one before if `lag` is set, which is what the circular shift does to them.
+
+Legend: B batch, T tokens, D width, n characters, P bigrams of a string.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+
+from openbook.errors import InputError
+
+KINDS = 4  # vectors that tell what a token is: book, rule, given string, slot
+SPECIAL = 4  # <PAD>, <UNK>, <BOOK>, <THINK>
+
+
+class StudentConfig(LlamaConfig):
+    """A Llama's config, with the task that its vocabulary is made for."""
+
+    model_type = "openbook_student"
+
+    depth: int = 3
+    chars: int = 8
+    stride: int = 4  # positions from one bigram to the next
+    lag: bool = False
+    embedding_std: float = 0.5
+
+    @property
+    def first_rule(self) -> int:
+        """The token of the first rule: bigrams of d+1 levels and the special tokens come before it."""
+        return self.chars**2 * (self.depth + 1) + SPECIAL
+
+
+def student_config(
+    depth: int, chars: int, width: int = 64, heads: int = 2, head: int = 32, mlp: int = 128, **more: Any
+) -> StudentConfig:
+    """The config of a student for MLT(depth, chars), with two layers for each level."""
+    size = chars**2
+    return StudentConfig(
+        depth=depth,
+        chars=chars,
+        vocab_size=size * (depth + 1) + SPECIAL + depth * size * size,
+        hidden_size=width,
+        intermediate_size=mlp,
+        num_hidden_layers=2 * depth,
+        num_attention_heads=heads,
+        num_key_value_heads=heads,
+        head_dim=head,
+        max_position_embeddings=8192,
+        tie_word_embeddings=False,
+        rms_norm_eps=1e-5,
+        use_cache=False,
+        pad_token_id=size * (depth + 1),
+        bos_token_id=None,
+        eos_token_id=None,
+        **more,
+    )
+
+
+class Geometry:
+    """Where the tokens of a batch stand: segment, place in it, level; all [B, T]."""
+
+    def __init__(self, ids: Tensor, config: StudentConfig) -> None:
+        size = config.chars**2
+        given = (ids >= size) & (ids < size * (config.depth + 1))
+        pairs = given.sum(1, keepdim=True).clamp(min=1)  # P
+        start = given.int().argmax(1, keepdim=True)
+        after = torch.arange(ids.shape[1], device=ids.device) - start
+        self.given = given
+        self.segment = torch.div(after, pairs, rounding_mode="floor")
+        self.place = after - self.segment * pairs
+        first_level = torch.div(ids.gather(1, start) - size, size, rounding_mode="floor").clamp(min=0)
+        self.level = first_level + self.segment
+        self.inside = (after >= 0) & (self.level <= config.depth) & given.any(1, keepdim=True)
+        self.first = self.inside & (self.place == 0)
+        self.last = self.inside & (self.place == pairs - 1)
+        lag = self.segment * (config.stride // 2) if config.lag else 0
+        self.positions = torch.where(self.inside, (self.place + 1) * config.stride + lag, 0)
+
+
+class CompositeEmbedding(nn.Module):
+    """Embeddings computed from parts. `character` has four roles: left 1, left 2, right 1, right 2."""
+
+    def __init__(self, config: StudentConfig) -> None:
+        super().__init__()
+        self.config = config
+        n, width = config.chars, config.hidden_size
+        self.character = nn.Parameter(torch.empty(4, n, width))
+        self.level = nn.Parameter(torch.empty(config.depth + 1, width))
+        self.kind = nn.Parameter(torch.empty(KINDS, width))
+        self.flag = nn.Parameter(torch.empty(2, width))
+        self.scale = nn.Parameter(torch.empty(()))  # of the logits
+
+    def reset(self) -> None:
+        """Random vectors; the same character table in all roles of every alphabet would add nothing to sums."""
+        for table in (self.character, self.level, self.kind, self.flag):
+            nn.init.normal_(table, std=self.config.embedding_std)
+        nn.init.ones_(self.scale)
+
+    def bigrams(self, role: int) -> Tensor:
+        """Vectors of all bigrams, the sum of two characters: [n², D]."""
+        return (self.character[role][:, None] + self.character[role + 1][None]).flatten(0, 1)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        config, size = self.config, self.config.chars**2
+        where = Geometry(ids, config)
+        book, rule, given, slot = self.kind
+        nothing = torch.zeros(1, config.hidden_size, device=ids.device, dtype=self.kind.dtype)
+        number = ids - config.first_rule
+        is_rule = number >= 0
+        left_side = torch.where(is_rule, torch.div(number, size, rounding_mode="floor") % size, size)
+        level = torch.div(number, size * size, rounding_mode="floor")
+        right_side = torch.where(is_rule, level * size + number % size, config.depth * size)
+        left = torch.cat([self.bigrams(0), nothing])
+        right = torch.cat([(self.bigrams(2) + self.level[1:, None] + rule).flatten(0, 1), nothing])
+        # what is not a rule: a given bigram, a slot of some level, or something that only marks the start
+        given_bigrams = (self.bigrams(2) + self.level[:-1, None] + given).flatten(0, 1)
+        others = torch.cat([given_bigrams, self.level + slot, book[None], nothing])
+        slots = len(given_bigrams) + where.level.clamp(0, config.depth)
+        other = torch.where(where.given, ids - size, torch.where(where.inside, slots, len(others) - 2))
+        other = torch.where(is_rule, len(others) - 1, other)
+        flags = torch.cat([nothing, self.flag, self.flag.sum(0, keepdim=True)])
+        flag = where.first.long() + 2 * where.last.long()
+        embed = nn.functional.embedding
+        return embed(left_side, left) + embed(right_side, right) + embed(other, others) + embed(flag, flags)
+
+
+class CompositeHead(nn.Module):
+    """Logits of the n² output bigrams: the sum of a logit for each character, tied to the character table."""
+
+    def __init__(self, embedding: CompositeEmbedding) -> None:
+        super().__init__()
+        self._embedding = [embedding]  # in a list, so that its parameters are not counted twice
+
+    def characters(self, hidden: Tensor, role: int = 2) -> Tensor:
+        """Logits of the two characters of a bigram: [..., 2, n]; role 0 reads them as the left side of a rule."""
+        embedding = self._embedding[0]
+        table = embedding.character[role : role + 2] * (embedding.scale / math.sqrt(hidden.shape[-1]))
+        return torch.einsum("...d,rnd->...rn", hidden, table)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        first, second = self.characters(hidden).unbind(-2)
+        return (first[..., :, None] + second[..., None, :]).flatten(-2)
+
+
+class StudentForCausalLM(LlamaForCausalLM):
+    """A stock Llama between a composite embedding and a composite head; the first n² tokens are the output bigrams."""
+
+    config_class = StudentConfig
+    config: StudentConfig
+    _tied_weights_keys: ClassVar[Any] = {}
+
+    def __init__(self, config: StudentConfig) -> None:
+        super().__init__(config)
+        self.model.embed_tokens = CompositeEmbedding(config)
+        self.lm_head = CompositeHead(self.model.embed_tokens)
+        with torch.no_grad():
+            self.model.embed_tokens.reset()
+            for layer in self.model.layers:
+                reset_block(layer, config.hidden_size)
+
+    def _init_weights(self, module: nn.Module) -> None:
+        """Weights are drawn in the constructor; loading fills in the rest."""
+
+    def get_output_embeddings(self) -> nn.Module:
+        return self.lm_head
+
+    def forward(self, input_ids: Tensor | None = None, position_ids: Tensor | None = None, **options: Any) -> Any:
+        """Positions follow from the tokens; positions given from outside are of no use here."""
+        if input_ids is None:
+            raise InputError("the student reads tokens, not embeddings: give input_ids")
+        if options.get("attention_mask") is None:  # restarting positions would be taken for several packed texts
+            options["attention_mask"] = torch.ones_like(input_ids)
+        positions = Geometry(input_ids, self.config).positions
+        return super().forward(input_ids=input_ids, position_ids=positions, **options)
+
+
+def reset_block(layer: nn.Module, width: int) -> None:
+    """Inputs of a block scaled by width, outputs zero: at first every block passes its input on."""
+    attention: Any = layer.self_attn
+    mlp: Any = layer.mlp
+    for matrix in (attention.q_proj, attention.k_proj, attention.v_proj, mlp.gate_proj, mlp.up_proj):
+        nn.init.normal_(matrix.weight, std=1 / math.sqrt(width))
+    for matrix in (attention.o_proj, mlp.down_proj):
+        nn.init.zeros_(matrix.weight)
+
+
+AutoConfig.register("openbook_student", StudentConfig)
+AutoModelForCausalLM.register(StudentConfig, StudentForCausalLM)
