@@ -1,0 +1,187 @@
+"""Sources of a user's examples: JSONL files, lists and Hugging Face datasets."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import tracemalloc
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from openbook.book import JsonlSource, ListSource, jsonl, load_source
+from openbook.errors import InputError
+
+GOOD = '{"prompt": "a", "completion": "b"}'
+
+
+def record(number: int, book: list[str] | None = None) -> dict[str, Any]:
+    return {"prompt": f"question {number}", "completion": f" answer {number}", "privileged_context": book}
+
+
+def written(path: Path, lines: list[str] | bytes) -> Path:
+    path.write_bytes(lines if isinstance(lines, bytes) else "".join(f"{line}\n" for line in lines).encode())
+    return path
+
+
+FAULTS = {
+    "array": (b'[{"prompt": "a", "completion": "b"}]\n', 1, "JSON array"),
+    "array over lines": (b'[\n{"prompt": "a", "completion": "b"}\n]\n', 1, "JSON array"),
+    "missing key": (f'{GOOD}\n{{"prompt": "a"}}\n'.encode(), 2, "no 'completion'"),
+    "blank line": (f"{GOOD}\n\n{GOOD}\n".encode(), 2, "blank line"),
+    "byte order mark": (b"\xef\xbb\xbf" + f"{GOOD}\n".encode(), 1, "byte order mark"),
+    "lone surrogate": (f'{GOOD}\n{{"prompt": "\\ud800", "completion": "b"}}\n'.encode(), 2, "lone surrogate"),
+    "not UTF-8": (f"{GOOD}\n".encode() + b'{"prompt": "\xff"}\n', 2, "not UTF-8"),
+    "not JSON": (f"{GOOD}\n{GOOD}\n{{'prompt'\n".encode(), 3, "not JSON"),
+    "half a line": (f"{GOOD}\n{GOOD[:20]}".encode(), 2, "not JSON"),
+    "a number": (f"{GOOD}\n17\n".encode(), 2, "a record is an object"),
+    "nested too deeply": (f"{GOOD}\n".encode() + b"[" * 200_000, 2, "nested too deeply"),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+def test_faults_are_named_with_file_and_line(fault: str, tmp_path: Path) -> None:
+    content, line, why = FAULTS[fault]
+    path = written(tmp_path / "facts.jsonl", content)
+    with pytest.raises(InputError) as caught:
+        JsonlSource(path)
+    assert str(caught.value).startswith(f"{path}:{line}: ") and why in str(caught.value)
+
+
+@pytest.mark.parametrize("fault", [name for name, (content, _, _) in FAULTS.items() if content.startswith(b'{"p')])
+def test_faults_are_skipped_and_counted_on_request(fault: str, tmp_path: Path) -> None:
+    content, line, why = FAULTS[fault]
+    source = JsonlSource(written(tmp_path / "facts.jsonl", content), skip_bad=True)
+    assert len(source.skipped) == 1 and f":{line}: " in source.skipped[0] and why in source.skipped[0]
+    assert len(source) == content.count(GOOD.encode())
+    assert all(source.example(k).prompt == "a" for k in range(len(source)))
+
+
+def test_a_line_too_long_is_refused_without_being_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jsonl, "LONGEST_LINE", 1 << 20)
+    path = tmp_path / "facts.jsonl"
+    with path.open("wb") as file:
+        file.write(f"{GOOD}\n".encode())
+        file.write(b'{"prompt": "')
+        for _ in range(100):
+            file.write(b"x" * (1 << 20))
+        file.write(f'"}}\n{GOOD}\n'.encode())
+    tracemalloc.start()
+    with pytest.raises(InputError, match=r"facts.jsonl:2: the line is longer than 1 MiB"):
+        JsonlSource(path)
+    source = JsonlSource(path, skip_bad=True)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 8 << 20
+    assert len(source) == 2 and len(source.skipped) == 1
+    assert source.where(1) == f"{path}:3" and source.example(1).prompt == "a"
+
+
+def test_a_file_without_records_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="the file is empty"):
+        JsonlSource(written(tmp_path / "empty.jsonl", b""))
+    with pytest.raises(InputError, match="no records that can be used"):
+        JsonlSource(written(tmp_path / "bad.jsonl", b"17\n"), skip_bad=True)
+    with pytest.raises(InputError, match="no records"):
+        ListSource([])
+    with pytest.raises(InputError, match="no such file"):
+        load_source(tmp_path / "absent.jsonl")
+    with pytest.raises(InputError, match="no saved dataset"):
+        load_source(tmp_path)
+
+
+def test_the_last_line_needs_no_end_and_windows_line_ends_will_do(tmp_path: Path) -> None:
+    source = JsonlSource(written(tmp_path / "facts.jsonl", f"{GOOD}\r\n{GOOD}".encode()))
+    assert [source.example(k).completion[0].text for k in range(2)] == ["b", "b"]
+
+
+def test_progress_adds_up_to_the_size_of_the_file(tmp_path: Path) -> None:
+    path = written(tmp_path / "facts.jsonl", [GOOD] * 5)
+    read: list[int] = []
+    JsonlSource(path, progress=read.append)
+    assert sum(read) == path.stat().st_size
+
+
+def test_a_file_a_list_and_a_dataset_are_the_same_source(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    records = [
+        {**record(k), "privileged_context": {f"s{k % 2}": [{"text": f"fact {k}", "needed": k > 1}]}} for k in range(4)
+    ]
+    path = written(tmp_path / "facts.jsonl", [json.dumps(r) for r in records])
+    datasets.Dataset.from_list(records).save_to_disk(str(tmp_path / "saved"))
+    sources = [ListSource(records), JsonlSource(path), load_source(tmp_path / "saved")]
+    for k in range(4):
+        assert len({str(source.example(k)) for source in sources}) == 1, k
+
+
+def test_a_change_of_one_letter_changes_the_fingerprint(tmp_path: Path) -> None:
+    one = JsonlSource(written(tmp_path / "one.jsonl", [GOOD]))
+    same = JsonlSource(written(tmp_path / "same.jsonl", [GOOD]))
+    other = JsonlSource(written(tmp_path / "other.jsonl", [GOOD.replace("a", "e")]))
+    assert one.fingerprint == same.fingerprint != other.fingerprint
+    assert ListSource([record(1)]).fingerprint != ListSource([record(2)]).fingerprint
+
+
+def _prompts(source: JsonlSource, order: list[int], sent: Any) -> None:
+    sent.put([source.example(k).prompt for k in order])
+
+
+def test_forked_readers_of_one_open_file_do_not_move_each_other(tmp_path: Path) -> None:
+    path = written(tmp_path / "facts.jsonl", [json.dumps(record(k, ["x" * 3000])) for k in range(200)])
+    source = JsonlSource(path)
+    source.example(0)  # the file is open now, and its position is shared with whoever is forked
+    context = get_context("fork")
+    orders = [list(range(200)) * 4, list(range(199, -1, -1)) * 4]
+    queues = [context.Queue() for _ in orders]
+    children = [
+        context.Process(target=_prompts, args=(source, order, queue))
+        for order, queue in zip(orders, queues, strict=True)
+    ]
+    for child in children:
+        child.start()
+    for order, queue in zip(orders, queues, strict=True):
+        assert queue.get(timeout=60) == [f"question {k}" for k in order]
+    for child in children:
+        child.join()
+
+
+def test_a_source_can_be_sent_to_another_process(tmp_path: Path) -> None:
+    source = JsonlSource(written(tmp_path / "facts.jsonl", [json.dumps(record(k)) for k in range(3)]))
+    source.example(0)
+    copy = pickle.loads(pickle.dumps(source))
+    assert [copy.example(k) for k in range(3)] == [source.example(k) for k in range(3)]
+
+
+def words_for(count: int) -> np.ndarray:
+    return np.random.default_rng(0).integers(0, 2**63, (count, 4)).astype(np.uint64)
+
+
+def test_a_wrong_book_is_another_records_and_holds_nothing_that_helps() -> None:
+    books = [["shared", f"fact {k // 2}"] for k in range(6)]  # two records have the same book
+    source = ListSource([record(k, book) for k, book in enumerate(books)])
+    indices = np.repeat(np.arange(6), 200)
+    shelf = source.wrong(indices, words_for(len(indices)))
+    seen: dict[int, set[str]] = {k: set() for k in range(6)}
+    for row, k in enumerate(indices.tolist()):
+        pieces = {text.strip() for text in shelf.texts(shelf.pieces[row])}
+        assert not pieces & set(books[k])
+        assert "".join(shelf.texts(shelf.prompt[row])) == f"question {k}"
+        seen[k] |= pieces
+    assert all(seen[k] == {f"fact {j}" for j in range(3) if j != k // 2} for k in range(6))
+
+
+def test_pieces_that_another_record_does_not_need_stay_marked_so() -> None:
+    books: list[Any] = [[{"text": "a", "needed": True}], [{"text": "b", "needed": False}]]
+    shelf = ListSource([record(k, book) for k, book in enumerate(books)]).wrong(np.arange(2), words_for(2))
+    assert shelf.needed[:, 0, 0].tolist() == [False, True]
+
+
+@pytest.mark.parametrize("books", [[["a"]], [["a"], ["a"]], [None, None]])
+def test_where_there_is_no_other_book_there_is_no_wrong_one(books: list[list[str] | None]) -> None:
+    source = ListSource([record(k, book) for k, book in enumerate(books)])
+    assert not source.can_mislead
+    with pytest.raises(InputError, match="all records have the same one"):
+        source.wrong(np.array([0]), words_for(1))

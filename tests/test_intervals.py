@@ -1,0 +1,57 @@
+"""Intervals for rates."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from openbook.intervals import clustered, wilson
+
+
+def test_wilson_gives_the_textbook_numbers() -> None:
+    assert wilson(8, 10) == pytest.approx((0.4902, 0.9433), abs=1e-4)
+    assert wilson(0, 10) == pytest.approx((0.0, 0.2775), abs=1e-4)
+    assert wilson(10, 10) == pytest.approx((0.7225, 1.0), abs=1e-4)
+    assert wilson(0, 0) == (0.0, 1.0)
+
+
+@given(st.integers(1, 500), st.data())
+def test_wilson_holds_its_share_and_narrows_with_more_trials(trials: int, data: st.DataObject) -> None:
+    hits = data.draw(st.integers(0, trials))
+    low, high = wilson(hits, trials)
+    assert 0 <= low <= hits / trials + 1e-12 and hits / trials - 1e-12 <= high <= 1
+    narrow = wilson(4 * hits, 4 * trials)
+    assert narrow[1] - narrow[0] < high - low
+
+
+def test_a_cluster_counts_once_however_much_is_inside() -> None:
+    rates = [1.0, 0.0, 1.0, 1.0]
+    mean, low, high = clustered(rates)
+    assert mean == 0.75
+    # between 0 and 1 the spread of the mean is that of trials, up to the unbiased estimate of the variance
+    assert (low, high) == pytest.approx(wilson(0.75 * 3, 3), abs=1e-9)
+
+
+def test_without_spread_there_are_as_many_trials_as_clusters() -> None:
+    assert clustered([1.0] * 10)[1:] == pytest.approx(wilson(10, 10))
+    third = clustered([1 / 3] * 3)  # whose computed variance is rounding, not evidence
+    assert third[1:] == pytest.approx(wilson(1, 3))
+    assert third[2] - third[1] > 0.5
+
+
+def test_no_cluster_and_one() -> None:
+    mean, low, high = clustered([])
+    assert math.isnan(mean) and (low, high) == (0.0, 1.0)
+    assert clustered([0.5]) == (0.5, *wilson(0.5, 1))
+
+
+def test_intervals_cover_the_truth_as_often_as_they_say() -> None:
+    random = np.random.default_rng(0)
+    truth = random.beta(4, 2, (400, 60))  # each example has a rate of its own
+    rates = random.binomial(20, truth) / 20
+    covered = [low <= 4 / 6 <= high for _, low, high in map(clustered, rates)]
+    assert 0.91 < np.mean(covered) < 0.99

@@ -1,0 +1,120 @@
+"""What a run leaves on disk."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from openbook.errors import InputError
+from openbook.records import MARKS, Run, differences, environment, file_hash, write_json, written_aside
+
+
+def finished(folder: Path) -> Run:
+    run = Run.create(folder, {"seed": 1}, {"examples": 3})
+    run.log(step=1, loss=0.5)
+    run.model_folder.mkdir()
+    (run.model_folder / "model.safetensors").write_bytes(b"weights")
+    run.finish({"accuracy": 1.0})
+    return run
+
+
+def test_a_finished_run_is_whole(tmp_path: Path) -> None:
+    run = finished(tmp_path / "run")
+    assert run.finished and run.damage() == []
+    assert run.read("config.json") == {"seed": 1} and run.read("result.json") == {"accuracy": 1.0}
+    assert run.metrics() == [{"step": 1, "loss": 0.5}]
+    assert set(run.read("manifest.json")) == {*MARKS, "metrics.jsonl", "model/model.safetensors", "result.json"}
+
+
+def test_the_manifest_sees_a_changed_and_a_missing_file(tmp_path: Path) -> None:
+    run = finished(tmp_path / "run")
+    (run.model_folder / "model.safetensors").write_bytes(b"weight5")
+    assert run.damage() == ["model/model.safetensors was changed after the run"]
+    (run.model_folder / "model.safetensors").unlink()
+    assert run.damage() == ["model/model.safetensors is missing"]
+
+
+def test_a_run_without_a_manifest_did_not_finish(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", {}, {})
+    assert not run.finished and run.damage() == ["the run did not finish: there is no manifest"]
+    with pytest.raises(InputError, match=r"has no result\.json: it is not a run, or"):
+        run.read("result.json")
+
+
+def test_the_environment_names_versions_and_commit() -> None:
+    found = environment()
+    assert found["versions"]["torch"] and found["versions"]["openbook"]
+    assert found["git"] is None or len(found["git"]["commit"]) == 40
+
+
+def test_a_run_is_not_replaced_unless_forced(tmp_path: Path) -> None:
+    finished(tmp_path / "run")
+    with pytest.raises(InputError, match="holds a run already"):
+        Run.create(tmp_path / "run", {}, {})
+    run = Run.create(tmp_path / "run", {"seed": 2}, {}, force=True)
+    assert run.read("config.json") == {"seed": 2} and run.metrics() == []
+    assert not (run.folder / "result.json").exists()
+
+
+def test_an_empty_folder_will_do_and_a_file_will_not(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    Run.create(tmp_path / "empty", {}, {})
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(InputError, match="is a file"):
+        Run.create(tmp_path / "file", {}, {}, force=True)
+    assert (tmp_path / "file").read_text() == "x"
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_force_removes_a_run_and_nothing_else(tmp_path: Path, force: bool) -> None:
+    model = tmp_path / "model"  # has a config.json, as a run has
+    model.mkdir()
+    (model / "config.json").write_text("{}")
+    (model / "model.safetensors").write_bytes(b"precious")
+    with pytest.raises(InputError, match="not empty and not a run"):
+        Run.create(model, {}, {}, force=force)
+    assert (model / "model.safetensors").read_bytes() == b"precious"
+
+
+def test_force_does_not_remove_notes_kept_beside_a_run(tmp_path: Path) -> None:
+    run = finished(tmp_path / "run")
+    (run.folder / "notes.md").write_text("mine")
+    with pytest.raises(InputError, match=r"holds more than a run \(notes\.md\)"):
+        Run.create(run.folder, {}, {}, force=True)
+    assert (run.folder / "notes.md").read_text() == "mine" and run.damage() == []
+
+
+def test_a_file_is_the_old_one_or_the_new_one(tmp_path: Path) -> None:
+    path = tmp_path / "config.json"
+    write_json(path, {"a": 1})
+    with pytest.raises(RuntimeError), written_aside(path) as aside:
+        aside.write_text("half of")
+        raise RuntimeError("power cut")
+    assert json.loads(path.read_text()) == {"a": 1}
+    assert [p.name for p in tmp_path.iterdir()] == ["config.json"]
+
+
+def test_a_folder_is_replaced_whole(tmp_path: Path) -> None:
+    target = tmp_path / "model"
+    for name in ("old", "new"):
+        with written_aside(target) as aside:
+            aside.mkdir()
+            (aside / name).write_text(name)
+    assert [p.name for p in target.iterdir()] == ["new"]
+
+
+def test_a_loss_that_is_no_number_is_not_logged_as_one(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", {}, {})
+    with pytest.raises(ValueError, match="Out of range float"):
+        run.log(loss=float("nan"))
+
+
+def test_hashes_are_of_the_content(tmp_path: Path) -> None:
+    (tmp_path / "a").write_bytes(b"abc")
+    assert file_hash(tmp_path / "a") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
+def test_differences_name_the_key() -> None:
+    assert differences({"a": {"b": 1}, "c": 2}, {"a": {"b": 3}, "c": 2}) == ["a.b was 1, is 3"]
