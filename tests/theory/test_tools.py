@@ -29,6 +29,7 @@ from openbook.theory.decay import levels
 from openbook.theory.dense import matricize, read, shift_matrix, squared_loss_gradient, surrogate
 from openbook.theory.general import embedded_tables, feistel_tables
 from openbook.theory.learnability import eliminate, learn_affine, predict_affine
+from openbook.theory.particles import ratio_to
 from openbook.theory.rate import (
     GL2,
     _twisted,
@@ -205,3 +206,12 @@ def test_the_rate_is_nineteen_over_twentyfour_and_more() -> None:
     assert rate_by_constants() == Fraction(19, 24)
     bounds = [rate_from_below(depth) for depth in (1, 2, 3)]
     assert float(rate_by_constants()) < bounds[0] < bounds[1] < bounds[2] < 1
+
+
+@pytest.mark.parametrize("depth", [1, 2, 3, 6])
+def test_particles_agree_with_counting(depth: int) -> None:
+    """The estimate is unbiased: within four standard errors of the exact probability, and that is a tight interval."""
+    *_, counts = output_parities(depth)
+    mean, error = ratio_to(math.log(collision_probability(counts)), depth, particles=4000, runs=10, seed=1)
+    assert abs(mean - 1) <= 4 * error + 1e-12
+    assert error < 0.02

@@ -25,6 +25,7 @@ from openbook.theory.decay import correlation_decay, correlation_sampled, distin
 from openbook.theory.general import sq_embedding, sq_explicit
 from openbook.theory.learnability import elimination, elimination_one_string, gradient_without_context, sgd_signal
 from openbook.theory.mappings import bijection_count, dependencies, invertibility, shift_matters
+from openbook.theory.particles import decay_deep
 from openbook.theory.positions import circular_correlation, circular_invariance, cross_correlation, uniformity
 from openbook.theory.product import gelu_product
 from openbook.theory.rate import decay_rate
@@ -68,6 +69,7 @@ SECTIONS: dict[str, tuple[Check, ...]] = {
         correlation_decay,
         correlation_sampled,
         decay_rate,
+        decay_deep,
         distinct_parities,
         local_lemma,
         sq_embedding,
