@@ -5,15 +5,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.cases import CASES, Case
+from torch.nn import functional
 
 from openbook.construction import ConstructedTransformer, full_context, partial_context
 from openbook.construction.verify import divisions
 from openbook.errors import InputError
 from openbook.task import Codebook, random_inputs, translate_batch
-from tests.cases import CASES, Case
 
 
 def expected_stream(model: ConstructedTransformer, strings: np.ndarray, level: int) -> torch.Tensor:
@@ -140,7 +140,7 @@ def test_only_the_stored_phrasebooks_are_trained() -> None:
     model = ConstructedTransformer(2, 3)
     assert [tuple(p.shape) for p in model.parameters()] == [(9, 9)] * 2
     columns = model(torch.zeros(2, 9, 9), [[0, 1, 2, 0]])
-    F.cross_entropy(columns[0], torch.tensor([1, 2])).backward()
+    functional.cross_entropy(columns[0], torch.tensor([1, 2])).backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in model.parameters())
 
 

@@ -1,4 +1,4 @@
-"""Contexts: the in-context matrices C_1 .. C_d, each column one-hot (a rule that is shown) or zero (one that is not)."""
+"""Contexts: matrices C_1 .. C_d, each column one-hot (a rule that is shown) or zero (one that is not)."""
 
 from __future__ import annotations
 

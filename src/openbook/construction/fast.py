@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional
 
 from openbook.construction.layers import normalised
 from openbook.construction.translate import FLOOR
@@ -69,7 +69,7 @@ class _Lookup(torch.autograd.Function):
 
 def _gather(values_bjx: Tensor, index_bx: Tensor) -> Tensor:
     """values[b, j, index[b, x]], where the index n² gives 0."""
-    padded = F.pad(values_bjx, (0, 1))
+    padded = functional.pad(values_bjx, (0, 1))
     if len(index_bx) == 1:
         return padded.index_select(-1, index_bx[0])
     return padded.gather(-1, index_bx[:, None].expand(-1, values_bjx.shape[1], -1))
@@ -95,11 +95,11 @@ def simulate(
     """
     size = weights[0].shape[0]
     chars = round(size**0.5)
-    V_bjx = F.one_hot(index_bj, size).to(weights[0].dtype)
+    V_bjx = functional.one_hot(index_bj, size).to(weights[0].dtype)
     for level, W in enumerate(weights):
         s_bjx = shift(V_bjx, chars, columns_b)
         shown_bjr = _Lookup.apply(s_bjx, rules.source_bdr[:, level], rules.image_bdx[:, level])
-        V_bjx = normalised(F.gelu(shown_bjr + s_bjx @ W.mT), floor)
+        V_bjx = normalised(functional.gelu(shown_bjr + s_bjx @ W.mT), floor)
     return V_bjx
 
 

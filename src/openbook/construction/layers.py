@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn import functional
 
 
 class Head(NamedTuple):
@@ -108,7 +108,7 @@ class Mlp(nn.Module):
         self.register_buffer("outer_ku", outer_ku)
 
     def forward(self, x_bqk: Tensor) -> Tensor:
-        return F.gelu(x_bqk @ self.inner_uk.mT) @ self.outer_ku.mT
+        return functional.gelu(x_bqk @ self.inner_uk.mT) @ self.outer_ku.mT
 
 
 class StoringMlp(Mlp):
@@ -128,7 +128,7 @@ class StoringMlp(Mlp):
         self.weight = nn.Parameter(torch.zeros(len(inner_uk), len(reads_xk)))  # W_i, zero: nothing is known yet
 
     def forward(self, x_bqk: Tensor) -> Tensor:
-        h_bqu = F.gelu(x_bqk @ (self.inner_uk + self.weight @ self.reads_xk).mT)
+        h_bqu = functional.gelu(x_bqk @ (self.inner_uk + self.weight @ self.reads_xk).mT)
         return normalised(h_bqu, self.floor) @ self.outer_ku.mT
 
 

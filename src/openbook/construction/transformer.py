@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
+from torch.nn import functional
 
 from openbook.construction import shift, translate
 from openbook.construction.context import check_context
@@ -117,7 +117,9 @@ class ConstructedTransformer(nn.Module):
         tokens = torch.zeros(len(array), index_bj.shape[1] + self.depth, len(self.basis))
         rows = torch.arange(len(array))
         width = index_bj.shape[1]
-        tokens[:, :width, self.basis.axes("left")] = F.one_hot(index_bj, self.chars**2) * inside_bj[..., None].float()
+        tokens[:, :width, self.basis.axes("left")] = (
+            functional.one_hot(index_bj, self.chars**2) * inside_bj[..., None].float()
+        )
         tokens[:, :width, self.basis.axis("query")] = inside_bj.float()
         tokens[:, 0, self.basis.axis("start")] = 1
         tokens[rows, columns, self.basis.axis("end")] = 1
@@ -139,7 +141,7 @@ class ConstructedTransformer(nn.Module):
     def remember(self, context: Any) -> list[tuple[Memory, Memory]]:
         """What every layer needs of a context, computed once and good for any number of strings."""
         first_ck = self.embed_context(context)
-        return [level.remember(first_ck) for level in self.levels]  # type: ignore[operator, misc]
+        return [level.remember(first_ck) for level in self.levels]  # type: ignore[operator]
 
     def answer(
         self, memories: list[tuple[Memory, Memory]], strings: ArrayLike, lengths: ArrayLike | None = None

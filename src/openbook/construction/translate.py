@@ -15,8 +15,8 @@ from openbook.construction.basis import Basis, Direction, Vector, linear
 from openbook.construction.layers import Head, StoringMlp
 from openbook.construction.stream import Stream, pairs
 
-# In units of a score. All of a level's tokens together get n² exp(-20) of the weight that rests on the thinking position,
-# other levels exp(-20) of theirs: both below what float32 can see beside 1.
+# In units of a score. All of a level's tokens together get n² exp(-20) of the weight that rests on the thinking
+# position, other levels exp(-20) of theirs: both below what float32 can see beside 1.
 REST = 20.0
 ASIDE = 60.0
 

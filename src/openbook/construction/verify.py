@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn import functional
 
 from openbook.construction.context import full_context, partial_context
 from openbook.construction.layers import Mlp, RelativeAttention
@@ -118,7 +118,7 @@ def one_hot_outputs(translation: Translation) -> tuple[Tensor, NDArray[np.bool_]
     outputs = translation.outputs.astype(np.int64)
     index = torch.from_numpy(outputs[:, 0::2] * translation.chars + outputs[:, 1::2])
     inside = np.arange(index.shape[1]) < translation.lengths[:, None] // 2
-    return F.one_hot(index, translation.chars**2).float(), inside
+    return functional.one_hot(index, translation.chars**2).float(), inside
 
 
 def compare(
@@ -128,7 +128,7 @@ def compare(
     with torch.no_grad():
         columns = model.answer(model.remember(context), translation.inputs, translation.lengths)
     target, inside = one_hot_outputs(translation)
-    wrong = ((columns.argmax(-1) != target.argmax(-1)).numpy() & inside).any(1)
+    wrong = ((columns.argmax(-1) != target.argmax(-1)) & torch.from_numpy(inside)).any(1).numpy()
     return wrong, float((columns - target)[torch.from_numpy(inside)].abs().max())
 
 
@@ -188,8 +188,8 @@ def _at_scale(depth: int, chars: int, scale: float, seed: int) -> Scale:
         attended = level.translate_attention(shifted, at_translate)  # type: ignore[operator]
     first = torch.from_numpy(translation.bigrams[:, 0].astype(np.int64))
     image = torch.from_numpy(codebook.tables[0].astype(np.int64))[first]
-    off_shift = shifted[:, columns, basis.axes("left")] - F.one_hot(first, size)
-    off_context = attended[:, columns, basis.axes("right")] - F.one_hot(image, size)
+    off_shift = shifted[:, columns, basis.axes("left")] - functional.one_hot(first, size)
+    off_context = attended[:, columns, basis.axes("right")] - functional.one_hot(image, size)
     modes = check_modes(model, 1, 32, seed)
     return Scale(
         scale,
@@ -218,8 +218,10 @@ def disagreements(model: ConstructedTransformer, seed: int, strings: int = 64) -
         rows.append(
             Disagreement(
                 strength,
-                *(float((outputs == each.outputs).mean()) for each in (surrogate, by_context, by_weights)),
-                deviation=float((columns - one_hot_outputs(surrogate)[0]).abs().max()),
+                float((outputs == surrogate.outputs).mean()),
+                float((outputs == by_context.outputs).mean()),
+                float((outputs == by_weights.outputs).mean()),
+                float((columns - one_hot_outputs(surrogate)[0]).abs().max()),
             )
         )
     return rows

@@ -1,0 +1,127 @@
+"""Charts of the construction: columns recovered during training, and deviation against the scale N."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import altair as alt
+
+from openbook.construction.efficiency import CURRICULA, Point, published
+from openbook.construction.training import Run
+from openbook.construction.verify import Verification
+
+NAMES = {"layerwise": "Layer-wise", "full": "Full parameter"}
+
+
+def recovery(runs: Sequence[Run]) -> Any:
+    """Share of columns recovered by level against the step: a row for each update, a panel for each rate."""
+    rows = [
+        {
+            "step": point["step"],
+            "level": f"W{level + 1}",
+            "recovered": share,
+            "update": NAMES[run.recipe.update],
+            "rate": f"peak rate {run.recipe.rate:g}",
+        }
+        for run in runs
+        for point in run.curve
+        for level, share in enumerate(point["recovered_by_layer"])
+    ]
+    rates = list(dict.fromkeys(row["rate"] for row in rows))
+    first = runs[0]
+    return (
+        alt.Chart(alt.Data(values=rows))
+        .mark_line(strokeWidth=2, clip=True)
+        .encode(
+            x=alt.X("step:Q", title="step of 32 strings"),
+            y=alt.Y(
+                "recovered:Q", title="columns recovered", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1])
+            ),
+            color=alt.Color("level:N", title="level"),
+            column=alt.Column("rate:N", sort=rates, title=None, header=alt.Header(labelFontSize=13)),
+            row=alt.Row("update:N", title=None, header=alt.Header(labelFontSize=13)),
+        )
+        .properties(
+            width=230,
+            height=170,
+            title={
+                "text": f"The transformer written by hand, trained on MLT({first.depth}, {first.chars})",
+                "subtitle": f"columns of HardMax(W) that are the codebook's; {first.recipe.sequences:,} strings, "
+                "one column of the context masked at each step",
+            },
+        )
+    )
+
+
+def deviations(result: Verification) -> Any:
+    """Largest deviation from the surrogate against N: the two products that contain it, and the outputs."""
+    rows = []
+    for row in result.scales:
+        rows += [
+            {"N": row.scale, "deviation": row.shift, "what": "after the shift"},
+            {"N": row.scale, "deviation": row.context, "what": "after reading the context"},
+        ]
+        rows += [{"N": row.scale, "deviation": value, "what": f"output, {name}"} for name, value in row.output.items()]
+    names = list(dict.fromkeys(str(row["what"]) for row in rows))
+    return (
+        alt.Chart(alt.Data(values=rows))
+        .mark_line(point=True, strokeWidth=2)
+        .encode(
+            x=alt.X("N:Q", scale=alt.Scale(type="log"), title="scale N of the products"),
+            y=alt.Y(
+                "deviation:Q",
+                scale=alt.Scale(type="log"),
+                title="largest deviation from the surrogate",
+                axis=alt.Axis(format="~e"),
+            ),
+            color=alt.Color("what:N", title=None, sort=names),
+        )
+        .properties(
+            width=420,
+            height=280,
+            title={
+                "text": f"How exact the construction is in float32, MLT({result.depth}, {result.chars})",
+                "subtitle": "each level's normalisation removes most of the error of its products",
+            },
+        )
+    )
+
+
+def efficiency(points: Sequence[Point]) -> Any:
+    """Closed-book accuracy against the size of the dataset: ours over the published curves of a 3B model."""
+    ours = [
+        {"n": f"MLT(5, {p.chars})", "curriculum": CURRICULA[p.curriculum], "samples": p.samples, "accuracy": p.accuracy}
+        for p in points
+    ]
+    sizes = {p.chars for p in points}
+    theirs = [{**row, "n": f"MLT(5, {row['chars']})"} for row in published() if row["chars"] in sizes]
+    chance = [{"n": f"MLT(5, {n})", "chance": 1 / n} for n in sorted(sizes)]
+    x = alt.X("samples:Q", scale=alt.Scale(type="log"), title="training samples, one epoch", axis=alt.Axis(format="~s"))
+    y = alt.Y("accuracy:Q", title="accuracy, empty context", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1]))
+    colour = alt.Color("curriculum:N", sort=list(CURRICULA.values()), title="curriculum")
+    source = alt.Data(values=ours)
+    base = alt.Chart(source).encode(x=x, color=colour)
+    behind = (
+        alt.Chart(alt.Data(values=theirs))
+        .mark_line(strokeDash=[4, 4], opacity=0.45, point=alt.OverlayMarkDef(size=18, opacity=0.45))
+        .encode(x=x, y=y, color=colour)
+    )
+    level = alt.Chart(alt.Data(values=chance)).mark_rule(color="#888", strokeDash=[2, 3]).encode(y="chance:Q")
+    spread = base.mark_rule(opacity=0.7).encode(y="min(accuracy):Q", y2="max(accuracy):Q")
+    mean = base.mark_line(strokeWidth=2.5, point=alt.OverlayMarkDef(size=45)).encode(
+        y=alt.Y("mean(accuracy):Q", title="accuracy, empty context", axis=alt.Axis(format="%"))
+    )
+    panels = [
+        alt.layer(
+            *(layer.transform_filter(alt.datum.n == f"MLT(5, {n})") for layer in (level, behind, spread, mean))
+        ).properties(width=360, height=260, title=f"MLT(5, {n})")
+        for n in sorted(sizes)
+    ]
+    return alt.hconcat(*panels).properties(
+        title={
+            "text": "Sample efficiency at the paper's task size, without pre-training",
+            "subtitle": "solid: the transformer written by hand (mean and range of the seeds); "
+            "dashed: published, a 3B language model; dotted: chance",
+        }
+    )

@@ -1,0 +1,193 @@
+"""The sample-efficiency figure at the paper's task size, with the hand-built transformer as the ICL-capable model.
+
+It needs no pre-training: with W small it translates by any codebook in its context. Each curriculum trains it for one
+epoch on datasets of growing size; the exam is on held-out inputs with an empty context. Which rules an example shows
+is decided by the project's curriculum (`openbook.curriculum`), as it is for language models.
+"""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import multiprocessing
+import os
+import re
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import asdict, dataclass, replace
+from importlib import resources
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from openbook.book.shelf import NONE
+from openbook.book.translations import Translations
+from openbook.construction.fast import Rules, bigrams
+from openbook.construction.training import Learner, Recipe, accuracy, rate_at
+from openbook.curriculum import Plan, curriculum_named, open_fragments
+from openbook.errors import InputError
+from openbook.task import Codebook, Translation, random_inputs
+from openbook.task.alphabet import alphabets
+
+Scale = Literal["smoke", "laptop", "overnight"]
+Advance = Callable[..., None]
+
+# our name of a curriculum, and the one that the published curve has
+CURRICULA = {
+    "no-context": "No Context",
+    "fixed:0.2": "Fixed Dropout",
+    "anneal": "Annealing Dropout",
+    "no-dropout": "No Dropout",
+    "wrong-context": "Wrong Context",
+}
+LENGTHS = (20, 40)  # of strings, as in section 4.1
+EXAM = 512  # held-out strings
+CHUNK = 1024  # positions whose curriculum is worked out at once
+_RULE = re.compile(r"(\S) (\S) -> (\S) (\S)")
+
+
+@dataclass(frozen=True)
+class Job:
+    """One point of the figure before it is measured."""
+
+    chars: int
+    curriculum: str
+    samples: int
+    seed: int
+    depth: int = 5
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point of the figure: accuracy of characters with an empty context, on inputs not trained on."""
+
+    chars: int
+    curriculum: str
+    samples: int
+    seed: int
+    accuracy: float
+    chance: float
+
+
+def jobs(scale: Scale) -> list[Job]:
+    """The grid of a scale, the longest runs first so that no core is left with one at the end."""
+    chars, samples, seeds, depth = {
+        "smoke": ((3,), (200, 2000), (0,), 2),
+        "laptop": ((8, 10), (1000, 3000, 10_000, 30_000), (0, 1, 2), 5),
+        "overnight": ((8, 10), (1000, 3000, 10_000, 30_000, 100_000, 300_000, 1_000_000), (0, 1, 2), 5),
+    }[scale]
+    grid = [Job(n, name, m, s, depth) for m, n, s, name in itertools.product(samples, chars, seeds, CURRICULA)]
+    return sorted(grid, key=lambda job: -job.samples * job.chars**2)
+
+
+class _RuleReader:
+    """The two sides of a rule, by the number of its fragment: what a context says is read from its text."""
+
+    def __init__(self, source: Translations) -> None:
+        self.source = source
+        letters = alphabets(source.depth, source.chars)
+        self._place = {symbol: place for alphabet in letters for place, symbol in enumerate(alphabet)}
+        self._left = np.zeros(0, dtype=np.int64)
+        self._right = np.zeros(0, dtype=np.int64)
+
+    def images(self, fragments_bdp: NDArray[np.int32]) -> NDArray[np.int64]:
+        """image[b, i, x] = r for every rule x -> r among the open fragments, n² where there is none."""
+        self._read_new()
+        batch, depth, _ = fragments_bdp.shape
+        size = self.source.chars**2
+        image = np.full((batch, depth, size + 1), size, dtype=np.int64)
+        left = np.where(fragments_bdp == NONE, size, self._left[fragments_bdp])
+        np.put_along_axis(image, left, self._right[fragments_bdp], axis=-1)
+        return image[..., :size]
+
+    def _read_new(self) -> None:
+        texts = self.source.bank.texts[len(self._left) :]
+        sides = np.zeros((len(texts), 2), dtype=np.int64)
+        for row, text in enumerate(texts):
+            found = _RULE.search(text)
+            if found and all(symbol in self._place for symbol in found.groups()):
+                a, b, c, d = (self._place[symbol] for symbol in found.groups())
+                sides[row] = a * self.source.chars + b, c * self.source.chars + d
+        self._left = np.concatenate([self._left, sides[:, 0]])
+        self._right = np.concatenate([self._right, sides[:, 1]])
+
+
+def batches(plan: Plan, source: Translations, batch: int) -> Iterator[tuple[Translation, NDArray[np.int64]]]:
+    """The strings of each step and the rules that its examples show, in the order of training."""
+    reader = _RuleReader(source)
+    for first in range(0, plan.total, CHUNK):
+        positions = np.arange(first, min(first + CHUNK, plan.total))
+        shelf, opened = plan.at(positions)
+        images = reader.images(open_fragments(shelf, opened))
+        translation, _ = source.translations(plan.indices(positions))
+        for start in range(0, len(positions), batch):
+            rows = slice(start, start + batch)
+            part = replace(
+                translation,
+                lengths=translation.lengths[rows],
+                strings=translation.strings[rows],
+                bigrams=translation.bigrams[rows],
+            )
+            yield part, images[rows]
+
+
+def measure(job: Job, recipe: Recipe | None = None) -> Point:
+    """Train on one dataset under one curriculum, then sit the exam with an empty context."""
+    codebook = Codebook.sample(job.depth, job.chars, seed=job.seed)
+    source = Translations(job.depth, job.chars, job.samples, codebook, LENGTHS, seed=job.seed)
+    plan = Plan(source, curriculum_named(job.curriculum), seed=job.seed)
+    recipe = recipe or Recipe(seed=job.seed)
+    steps = -(-job.samples // recipe.batch)
+    recipe = replace(recipe, warmup=min(recipe.warmup, max(1, steps // 10)))
+    learner = Learner(job.depth, job.chars, recipe)
+    for step, (part, images) in enumerate(batches(plan, source, recipe.batch)):
+        index, target = bigrams(part.inputs, job.chars), bigrams(part.outputs, job.chars)
+        loss = learner.loss(Rules.of(images), index, target, torch.from_numpy(part.lengths // 2))
+        learner.step(loss, range(job.depth), rate_at(recipe, step, steps))
+    held_out, lengths = random_inputs(job.chars, EXAM, LENGTHS, job.seed, start=10**9)
+    right = accuracy([weight.detach() for weight in learner.weights], codebook, held_out, lengths)
+    return Point(job.chars, job.curriculum, job.samples, job.seed, right, 1 / job.chars)
+
+
+def figure(scale: Scale, processes: int | None = None, advance: Advance = lambda *_: None) -> list[Point]:
+    """Every point of the figure at a scale, on all cores unless told otherwise."""
+    grid = jobs(scale)
+    workers = processes or os.cpu_count() or 1
+    if workers < 1:
+        raise InputError(f"{workers} processes: use at least 1")
+    points = []
+    context = multiprocessing.get_context("spawn")  # a forked torch may hang
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=torch.set_num_threads, initargs=(1,)) as pool:
+        running = {pool.submit(measure, job): job for job in grid}
+        for done in as_completed(running):
+            point = done.result()
+            points.append(point)
+            advance(running[done].samples, note=f"{point.curriculum}, n={point.chars}: {point.accuracy:.0%}")
+    return sorted(points, key=lambda p: (p.chars, list(CURRICULA).index(p.curriculum), p.samples, p.seed))
+
+
+def published() -> list[dict[str, Any]]:
+    """The published points: what a 3B language model did. They are drawn behind ours and are not ours."""
+    text = resources.files("openbook.construction").joinpath("published_3b.csv").read_text(encoding="utf-8")
+    rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
+    return [
+        {
+            "chars": int(row["n"]),
+            "curriculum": row["curriculum"],
+            "samples": int(row["num_samples"]),
+            "accuracy": float(row["acc_no_context"]),
+        }
+        for row in rows
+        if row["curriculum"] in CURRICULA.values()
+    ]
+
+
+def to_json(scale: Scale, points: list[Point]) -> dict[str, Any]:
+    return {
+        "scale": scale,
+        "lengths": LENGTHS,
+        "rows": [asdict(point) for point in points],
+        "published_by_a_3b_model": published(),
+    }
