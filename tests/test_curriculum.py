@@ -1,0 +1,323 @@
+"""The curriculum: what is open at a position is a pure function of (seed, position)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from openbook.book import Example, ListSource, Translations
+from openbook.curriculum import PRESETS, Curriculum, Opened, Plan, Schedule, curriculum_named
+from openbook.errors import InputError
+from openbook.task import Codebook
+
+DEPTH, CHARS, COUNT = 5, 4, 4000
+
+
+@pytest.fixture(scope="module")
+def task() -> Translations:
+    return Translations(DEPTH, CHARS, COUNT, Codebook.sample(DEPTH, CHARS), lengths=(8, 20), text="compact")
+
+
+def ragged(count: int = 30) -> ListSource:
+    """Records with 0 to 3 sections of 0 to 5 pieces, of which some are needed."""
+    records = []
+    for k in range(count):
+        book = {
+            f"s{s}": [{"text": f"{k}.{s}.{p}", "needed": (k + s + p) % 3 > 0} for p in range((k * 7 + s * 3) % 6)]
+            for s in range(k % 4)
+        }
+        records.append({"prompt": f"q{k}", "completion": f" a{k}", "privileged_context": book})
+    return ListSource(records)
+
+
+# ---- schedules
+
+
+@pytest.mark.parametrize(
+    "text, progress, rate",
+    [
+        ("0.2", 0.7, 0.2),
+        ("0@0,1@0.6", 0.0, 0.0),
+        ("0@0,1@0.6", 0.3, 0.5),
+        ("0@0,1@0.6", 0.6, 1.0),
+        ("0@0,1@0.6", 1.0, 1.0),
+        ("0@0.1,1@0.6", 0.05, 0.0),
+        ("0@0.1,1@0.6", 0.35, 0.5),
+        ("0@0.5,1@0.5", 0.49, 0.0),
+        ("0@0.5,1@0.5", 0.5, 1.0),
+        (" 1 , 0@1 ", 0.25, 0.75),
+    ],
+)
+def test_points_are_joined_by_lines(text: str, progress: float, rate: float) -> None:
+    assert float(Schedule.parse(text).at(progress)) == pytest.approx(rate)
+
+
+@pytest.mark.parametrize("text", ["", "x", "0@y", "1.5", "-0.1", "0@2", "nan", "0@0.6,1@0.3", "0;1"])
+def test_what_is_no_schedule_is_refused(text: str) -> None:
+    with pytest.raises(InputError, match="schedule"):
+        Schedule.parse(text)
+
+
+@given(st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=1, max_size=5))
+def test_a_schedule_is_read_back_exactly(points: list[tuple[float, float]]) -> None:
+    schedule = Schedule(tuple(sorted(points)))
+    assert Schedule.parse(str(schedule)) == schedule
+
+
+# ---- presets
+
+
+def test_presets_by_name() -> None:
+    assert curriculum_named("fixed").drop == curriculum_named("fixed:0.2").drop == Schedule.parse("0.2")
+    assert curriculum_named("anneal", order="given").order == "given"
+    assert curriculum_named("wrong-context") == curriculum_named("anneal", wrong=True)
+    with pytest.raises(InputError, match="did you mean 'anneal'"):
+        curriculum_named("aneal")
+    with pytest.raises(InputError, match="takes no parameter"):
+        curriculum_named("anneal:0.3")
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        curriculum_named("fixed:3")
+    with pytest.raises(ValueError, match="spred"):
+        curriculum_named("anneal", spred="one")
+
+
+def counts(plan: Plan, progress: float, window: int = 800) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """At a progress of training: shown pieces, open pieces and needed ones that are open, [B, S] each."""
+    first = min(int(progress * plan.total), plan.total - window)
+    positions = np.arange(first, first + window)
+    shelf, opened = plan.at(positions)
+    assert isinstance(plan.curriculum, Curriculum)
+    needed = shelf.needed.sum(-1)
+    rest = shelf.pieces.shape[-1] - needed
+    shown = needed + np.floor(plan.curriculum.others * rest + 1e-9).astype(int)
+    flags = np.take_along_axis(shelf.needed, np.maximum(opened.slots, 0), axis=-1) & (opened.slots >= 0)
+    return shown, (opened.slots >= 0).sum(-1), flags.sum(-1)
+
+
+# The paper's annealing dropout: 0 % -> 100 % over the first 60 % of training, then 100 %; a fair coin decides whether
+# all levels lose rules or one random level does.
+@pytest.mark.parametrize("name", ["anneal", "wrong-context"])
+@pytest.mark.parametrize("progress, rate", [(0.0, 0.0), (0.3, 0.5), (0.6, 1.0), (1.0, 1.0)])
+def test_the_schedule_table_of_the_paper(task: Translations, name: str, progress: float, rate: float) -> None:
+    steady = curriculum_named(name, drop=str(rate))  # the rate of that moment, held
+    shown, opened, _ = counts(Plan(task, steady), progress)
+    annealed = Plan(task, curriculum_named(name))
+    assert float(annealed.curriculum.drop.at(progress)) == pytest.approx(rate)  # type: ignore[union-attr]
+    closed = shown - opened
+    full = np.floor(rate * shown + 1e-9).astype(int)
+    everywhere = (closed == full).all(1)
+    single = ((closed == full) | (closed == 0)).all(1) & ((closed > 0).sum(1) == 1)
+    if rate == 0:
+        assert (closed == 0).all()
+    else:
+        assert (everywhere ^ single).all()  # every example is one or the other
+        assert 0.43 < everywhere.mean() < 0.57
+        levels = Counter(np.argmax(closed[single] > 0, axis=1).tolist())
+        assert set(levels) == set(range(DEPTH)) and min(levels.values()) > 0.1 * single.sum()
+
+
+def test_annealing_follows_its_line_example_by_example(task: Translations) -> None:
+    plan = Plan(task, curriculum_named("anneal", spread="all"))
+    positions = np.arange(0, plan.total, 7)
+    shelf, opened = plan.at(positions)
+    needed = shelf.needed.sum(-1)
+    shown = needed + (shelf.pieces.shape[-1] - needed) // 4
+    rates = np.minimum(1, positions / plan.total / 0.6)[:, None]
+    np.testing.assert_array_equal((opened.slots >= 0).sum(-1), shown - np.floor(rates * shown + 1e-9))
+
+
+@pytest.mark.parametrize(
+    "name, everywhere_closed",
+    [("no-context", 1.0), ("no-dropout", 0.0), ("fixed:0.2", 0.2), ("fixed:0.5", 0.5)],
+)
+def test_steady_presets_close_the_same_share_throughout(
+    task: Translations, name: str, everywhere_closed: float
+) -> None:
+    plan = Plan(task, curriculum_named(name, spread="all"))
+    for progress in (0.0, 0.3, 1.0):
+        shown, opened, needed = counts(plan, progress)
+        np.testing.assert_array_equal(opened, shown - np.floor(everywhere_closed * shown + 1e-9))
+        np.testing.assert_array_equal(opened, needed)  # nothing but needed pieces
+
+
+def test_all_candidates_are_all_pieces(task: Translations) -> None:
+    _, opened = Plan(task, Curriculum(candidates="all")).at(np.arange(50))
+    assert (opened.slots >= 0).all()
+
+
+def test_floor_is_not_fooled_by_rounding() -> None:
+    book = [f"p{k}" for k in range(100)]
+    source = ListSource([{"prompt": "q", "completion": "a", "privileged_context": book}] * 2)
+    _, opened = Plan(source, Curriculum(drop="0.29")).at(np.array([0, 1]))  # type: ignore[arg-type]
+    assert (opened.slots >= 0).sum() == 2 * 71
+
+
+def chi_square(observed: np.ndarray, expected: float) -> float:
+    """How many standard deviations the chi-square statistic lies above its mean."""
+    statistic = float(((observed - expected) ** 2 / expected).sum())
+    freedom = observed.size - 1
+    return (statistic - freedom) / (2 * freedom) ** 0.5
+
+
+@pytest.mark.parametrize("order", ["shuffled", "given"])
+def test_every_piece_is_closed_equally_often(order: Any) -> None:
+    size, total = 10, 6000
+    book = [f"p{k}" for k in range(size)]
+    source = ListSource([{"prompt": "q", "completion": "a", "privileged_context": book}] * 2)
+    plan = Plan(source, Curriculum(drop="0.3", order=order), epochs=total // 2)  # type: ignore[arg-type]
+    _, opened = plan.at(np.arange(total))
+    open_ = np.bincount(opened.slots[opened.slots >= 0], minlength=size)
+    assert open_.sum() == 7 * total
+    assert chi_square(total - open_, 0.3 * total) < 4
+    subsets = Counter(tuple(sorted(set(range(size)) - set(opened.numbers(row)[0]))) for row in range(total))
+    assert len(subsets) == 120  # every three of ten
+    assert chi_square(np.array(list(subsets.values())), total / 120) < 4
+
+
+def test_the_order_is_uniform_or_as_given() -> None:
+    book = [f"p{k}" for k in range(4)]
+    source = ListSource([{"prompt": "q", "completion": "a", "privileged_context": book}])
+    _, shuffled = Plan(source, Curriculum(), epochs=4800).at(np.arange(4800))
+    orders = Counter(tuple(shuffled.numbers(row)[0]) for row in range(4800))
+    assert len(orders) == 24 and chi_square(np.array(list(orders.values())), 200) < 4
+    _, given_ = Plan(source, Curriculum(order="given"), epochs=5).at(np.arange(5))
+    assert {tuple(given_.numbers(row)[0]) for row in range(5)} == {(0, 1, 2, 3)}
+
+
+def test_the_others_that_are_shown_are_drawn_uniformly(task: Translations) -> None:
+    shelf, opened = Plan(task, Curriculum(others=0.5)).at(np.arange(COUNT))
+    shown = (opened.slots[..., None] == np.arange(CHARS**2)).any(-2)
+    rest = ~shelf.needed
+    rates = (shown & rest).sum(0)[rest.any(0)] / rest.sum(0)[rest.any(0)]
+    assert rates.min() > 0.4 and rates.max() < 0.55  # floor takes a little from a half
+
+
+# ---- pure functions of the position
+
+
+def opened_at(plan: Plan, positions: Sequence[int]) -> list[tuple[Any, ...]]:
+    shelf, opened = plan.at(np.asarray(positions))
+    rows = []
+    for row in range(len(positions)):
+        numbers = [(s, numbers) for s, numbers in enumerate(opened.numbers(row)) if numbers]
+        book = tuple(tuple(shelf.texts(shelf.pieces[row, s][chosen])) for s, chosen in numbers)
+        rows.append((tuple(shelf.texts(shelf.prompt[row])), book, int(opened.quiet[row])))
+    return rows
+
+
+CURRICULA = [*PRESETS, "one"]
+
+
+def curriculum(name: str) -> Curriculum:
+    return Curriculum(others=0.5, drop="0@0,1@1", spread="one") if name == "one" else curriculum_named(name)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("name", CURRICULA)
+@pytest.mark.parametrize("kind", ["task", "ragged"])
+def test_a_position_does_not_depend_on_its_neighbours(name: str, kind: str, task: Translations) -> None:
+    source = task if kind == "task" else ragged()
+    plan = Plan(source, curriculum(name), seed=3, epochs=2, shuffle=True)
+    positions = [plan.total - 1, 0, 17, 5, 29, 30, 3, 11, 7]
+    together = opened_at(plan, positions)
+    assert together == [opened_at(plan, [position])[0] for position in positions]
+    assert together[::-1] == opened_at(plan, positions[::-1])
+
+
+@pytest.mark.parametrize("name", ["anneal", "fixed", "one"])
+def test_one_section_is_one_that_the_example_has(name: str) -> None:
+    """Padding for neighbours with more sections must not swallow the section whose pieces are closed."""
+    one = {"prompt": "q", "completion": "a", "privileged_context": {"A": ["x"] * 4}}
+    many = {"prompt": "q", "completion": "a", "privileged_context": {c: ["x"] * 4 for c in "ABCDEFGH"}}
+    plan = Plan(ListSource([one, many]), Curriculum(drop="1", spread="one"), epochs=200)  # type: ignore[arg-type]
+    _, opened = plan.at(np.arange(400))
+    assert (opened.slots[::2] < 0).all()
+    assert ((opened.slots[1::2] >= 0).any(-1).sum(1) == 7).all()
+
+
+def test_seeds_differ_and_repeat(task: Translations) -> None:
+    one, again, other = (opened_at(Plan(task, curriculum_named("anneal"), seed=s), range(40)) for s in (1, 1, 2))
+    assert one == again != other
+
+
+def test_every_epoch_sees_every_example_once_in_a_new_order() -> None:
+    plan = Plan(ragged(), curriculum_named("anneal"), epochs=3, shuffle=True)
+    epochs = plan.indices(np.arange(90)).reshape(3, 30)
+    assert (np.sort(epochs) == np.arange(30)).all()
+    assert len({tuple(epoch) for epoch in epochs}) == 3
+    straight = Plan(ragged(), curriculum_named("anneal"), epochs=3)
+    assert (straight.indices(np.arange(90)) == np.arange(90) % 30).all()
+
+
+def test_silence_follows_its_schedule_word_by_word() -> None:
+    record = {"prompt": "q", "completion": "a b c d e f g h i j: k", "thoughts": ["a b c d e f g h i j"], "answer": "k"}
+    plan = Plan(ListSource([record]), Curriculum(silence="0@0.1,1@0.6"), epochs=100)  # type: ignore[arg-type]
+    _, opened = plan.at(np.array([0, 10, 15, 35, 59, 60, 99]))
+    assert opened.quiet.tolist() == [0, 0, 1, 5, 9, 10, 10]
+
+
+# ---- corners
+
+
+def test_positions_outside_training_are_refused(task: Translations) -> None:
+    plan = Plan(task, curriculum_named("anneal"))
+    for position in (-1, plan.total):
+        with pytest.raises(InputError, match=f"positions are 0..{plan.total - 1}"):
+            plan.at(np.array([position]))
+    with pytest.raises(InputError, match="at least one"):
+        Plan(task, curriculum_named("anneal"), epochs=0)
+    with pytest.raises(InputError, match="4001 samples asked for, but the source has 4000"):
+        Plan(task, curriculum_named("anneal"), samples=4001)
+
+
+def test_one_record_without_a_book() -> None:
+    source = ListSource([{"prompt": "q", "completion": "a"}])
+    for name in ("anneal", "no-context", "fixed"):
+        shelf, opened = Plan(source, curriculum_named(name), epochs=3).at(np.arange(3))
+        assert opened.slots.shape == (3, 0, 0) and len(shelf) == 3
+    with pytest.raises(InputError, match="all records have the same one"):
+        Plan(source, curriculum_named("wrong-context"))
+
+
+def test_a_curriculum_of_ones_own_is_called_with_the_example_its_progress_and_a_generator() -> None:
+    source = ragged()
+    seen: list[tuple[str, float, float]] = []
+
+    def first_only(example: Example, progress: float, random: np.random.Generator) -> list[list[int]]:
+        seen.append((example.prompt, progress, float(random.random())))
+        return [[0] if section.pieces else [] for section in example.sections]
+
+    plan = Plan(source, first_only, epochs=2)
+    _, opened = plan.at(np.array([3, 45]))
+    assert [(prompt, progress) for prompt, progress, _ in seen] == [("q3", 3 / 60), ("q15", 45 / 60)]
+    assert [numbers for numbers in opened.numbers(0) if numbers] == [[0]] * sum(
+        bool(s.pieces) for s in source.example(3).sections
+    )
+    draws = {position: draw for position, (_, _, draw) in zip((3, 45), seen, strict=True)}
+    plan.at(np.array([45]))
+    assert seen[-1][2] == draws[45] != draws[3]
+
+
+@pytest.mark.parametrize(
+    "chosen, complaint",
+    [
+        ([], "named 0 sections"),
+        ([[0], [0], [0], [0], [0]], "named 5 sections"),
+        ([[0], [9], []], "distinct numbers"),
+        ([[0, 0], [], []], "distinct"),
+    ],
+)
+def test_what_a_curriculum_of_ones_own_returns_is_checked(chosen: list[list[int]], complaint: str) -> None:
+    plan = Plan(ragged(), lambda example, progress, random: chosen)
+    with pytest.raises(InputError, match=f"position 3.*{complaint}"):
+        plan.at(np.array([3]))
+
+
+def test_numbers_leave_out_what_is_closed() -> None:
+    opened = Opened(np.array([[[2, -1, 0], [-1, -1, -1]]]), np.array([0]))
+    assert opened.numbers(0) == [[2, 0], []]
