@@ -67,6 +67,11 @@ class Steps(Sampler):
     def __init__(self, total: int, batch_size: int, process: int = 0, processes: int = 1, first_step: int = 0) -> None:
         if batch_size < 1 or batch_size % processes:
             raise InputError(f"a batch of {batch_size} cannot be shared evenly by {processes} processes")
+        if 0 < total % batch_size < processes:
+            raise InputError(
+                f"the last step has {total % batch_size} positions, not one for each of {processes} processes: "
+                "change the number of samples or the batch size"
+            )
         self.total, self.batch_size = total, batch_size
         self.process, self.processes, self.first_step = process, processes, first_step
 
