@@ -61,14 +61,16 @@ def _shape(config: RunConfig, source: Source) -> tuple[Any, Any, bool]:
     if config.model.path is None:
         tokenizer = make_tokenizer(source, config.think)
         return tokenizer, _weightless(config.model, len(tokenizer)), True
-    try:
-        tokenizer = load_tokenizer(config.model.path, config.think)
+    vocabulary = config.model.vocabulary
+    try:  # with a shape to fall back on, a dry run does not wait for a hub that may be out of reach
+        tokenizer = load_tokenizer(config.model.path, config.think, local=vocabulary is not None)
         with torch.device("meta"):
-            return tokenizer, AutoModelForCausalLM.from_config(load_shape(config.model.path)), True
+            shape = load_shape(config.model.path, local=vocabulary is not None)
+            return tokenizer, AutoModelForCausalLM.from_config(shape), True
     except InputError:
-        if config.model.vocabulary is None:
+        if vocabulary is None:
             raise
-        return make_tokenizer(source, config.think), _weightless(config.model, config.model.vocabulary), False
+        return make_tokenizer(source, config.think, texts=50), _weightless(config.model, vocabulary), False
 
 
 def _weightless(config: ModelConfig, vocabulary: int) -> Any:

@@ -46,22 +46,22 @@ def load(path: str, dtype: str = "float32") -> tuple[Any, Any]:
     return model, tokenizer
 
 
-def load_shape(path: str) -> Any:
-    """A model's config alone: its shape and its window, without its weights."""
+def load_shape(path: str, local: bool = False) -> Any:
+    """A model's config alone: its shape and its window, without its weights; `local`: do not ask the hub for it."""
     from transformers import AutoConfig
 
     try:
-        return AutoConfig.from_pretrained(model_folder(path), trust_remote_code=False)
+        return AutoConfig.from_pretrained(model_folder(path), trust_remote_code=False, local_files_only=local)
     except Exception as error:
         raise _cannot_load(path, error) from None
 
 
-def load_tokenizer(path: str, think: str = THINK) -> Any:
-    """The tokenizer alone, with the thinking token."""
+def load_tokenizer(path: str, think: str = THINK, local: bool = False) -> Any:
+    """The tokenizer alone, with the thinking token; `local`: do not ask the hub for it."""
     from transformers import AutoTokenizer
 
     try:
-        tokenizer = AutoTokenizer.from_pretrained(model_folder(path), trust_remote_code=False)
+        tokenizer = AutoTokenizer.from_pretrained(model_folder(path), trust_remote_code=False, local_files_only=local)
     except Exception as error:
         raise _cannot_load(path, error) from None
     tokenizer.add_tokens([think], special_tokens=True)
@@ -94,8 +94,8 @@ def with_thinking_token(model: Any, tokenizer: Any, think: str, seed: int) -> No
             model.resize_token_embeddings(len(tokenizer))
 
 
-def make_tokenizer(source: Source, think: str = THINK) -> Any:
-    """A small tokenizer for a model made from scratch: words for the task, byte pairs learned from a user's data."""
+def make_tokenizer(source: Source, think: str = THINK, texts: int = 2000) -> Any:
+    """A small tokenizer for a model made from scratch: words for the task, byte pairs learned from a user's texts."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
@@ -116,7 +116,7 @@ def make_tokenizer(source: Source, think: str = THINK) -> Any:
         trainer = trainers.BpeTrainer(
             vocab_size=4096, special_tokens=special, initial_alphabet=alphabet, show_progress=False
         )
-        core.train_from_iterator(_texts(source), trainer)
+        core.train_from_iterator(_texts(source, texts), trainer)
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=core, pad_token=PAD, eos_token=end, unk_token=UNKNOWN, clean_up_tokenization_spaces=False
     )
@@ -124,7 +124,7 @@ def make_tokenizer(source: Source, think: str = THINK) -> Any:
     return tokenizer
 
 
-def _texts(source: Source, most: int = 2000) -> Iterable[str]:
+def _texts(source: Source, most: int) -> Iterable[str]:
     """Texts of evenly spaced examples, book included."""
     step = max(1, len(source) // most)
     for index in range(0, len(source), step):
