@@ -115,8 +115,8 @@ def rate_from_below(depth: int, rounds: int = 400) -> float:
     "Two random tasks correlate w.p. at least (19/24)^(d-o(d)), so (1/3)(7/9)^(d-1) cannot hold for all d.",
     "algebra",
     "lem:corr_random_map_n2",
-    "The lemma is false for large d (sampled: from between 400 and 450 on, see 'decay-deep'), true at all depths counted. "
-    "The decay is exponential all the same, at a rate of about 0.795; the proof is in docs/theory.md.",
+    "The lemma is false for large d (sampled: from between 400 and 450 on, see 'decay-deep'), true at all depths "
+    "counted. The decay is exponential all the same, at a rate of about 0.795; the proof is in docs/theory.md.",
 )
 def decay_rate(*, seed: int, factor: Fraction = Fraction(7, 9)) -> Outcome:
     """19/24 exactly; sharper bounds from cylinder functions; and the exact ratios p_{d+1}/p_d, which must only rise."""
