@@ -18,7 +18,7 @@ Legend: B batch, T tokens, D width, n characters, P bigrams of a string.
 from __future__ import annotations
 
 import math
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -164,7 +164,7 @@ class StudentForCausalLM(LlamaForCausalLM):
 
     config_class = StudentConfig
     config: StudentConfig
-    _tied_weights_keys: ClassVar[Any] = {}
+    _tied_weights_keys = {}  # noqa: RUF012 - as the base class has it
 
     def __init__(self, config: StudentConfig) -> None:
         super().__init__(config)

@@ -1,0 +1,100 @@
+"""Muon for matrices, AdamW for everything else, as one optimiser.
+
+Muon replaces the momentum of a matrix by the nearest orthogonal matrix, found by a few Newton-Schulz steps. A small
+model has many small matrices of few shapes, so matrices of one shape are done together: torch's own Muon takes them one
+at a time, which for the student is most of a step.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+_COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic that pushes singular values towards one
+_STEPS = 5
+
+
+def orthogonalised(G_krc: Tensor) -> Tensor:
+    """The orthogonal factor of each matrix of a stack, roughly: U Vᵀ of its singular value decomposition."""
+    a, b, c = _COEFFICIENTS
+    tall = G_krc.shape[-2] > G_krc.shape[-1]
+    X_krc = G_krc.mT if tall else G_krc
+    X_krc = X_krc / (X_krc.norm(dim=(-2, -1), keepdim=True) + 1e-7)
+    for _ in range(_STEPS):
+        S_krr = X_krc @ X_krc.mT
+        X_krc = a * X_krc + (b * S_krr + c * S_krr @ S_krr) @ X_krc
+    return X_krc.mT if tall else X_krc
+
+
+class MuonAdamW(torch.optim.Optimizer):
+    """Groups with `muon` true hold matrices; the others are AdamW's."""
+
+    def __init__(
+        self,
+        matrices: Iterable[Tensor],
+        others: Iterable[Tensor],
+        matrix_lr: float,
+        lr: float,
+        momentum: float = 0.95,
+        betas: tuple[float, float] = (0.9, 0.95),
+        weight_decay: float = 0.0,
+    ) -> None:
+        shared = {"momentum": momentum, "betas": betas, "eps": 1e-8, "weight_decay": weight_decay}
+        groups = [
+            {"params": list(matrices), "lr": matrix_lr, "muon": True, **shared},
+            {"params": list(others), "lr": lr, "muon": False, **shared},
+        ]
+        super().__init__([group for group in groups if group["params"]], {})
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        for group in self.param_groups:
+            parameters = [p for p in group["params"] if p.grad is not None]
+            (self._muon if group["muon"] else self._adamw)(group, parameters)
+
+    def _muon(self, group: dict[str, Any], parameters: list[Tensor]) -> None:
+        by_shape: dict[torch.Size, list[Tensor]] = defaultdict(list)
+        for parameter in parameters:
+            by_shape[parameter.shape].append(parameter)
+        for shape, same in by_shape.items():
+            moments = [self.state[p].setdefault("momentum", torch.zeros_like(p)) for p in same]
+            gradients = [p.grad for p in same if p.grad is not None]
+            torch._foreach_lerp_(moments, gradients, 1 - group["momentum"])
+            ahead = torch._foreach_lerp(gradients, moments, group["momentum"])  # Nesterov's look ahead
+            updates = orthogonalised(torch.stack(tuple(ahead))).unbind()
+            scale = max(1.0, shape[0] / shape[1]) ** 0.5
+            torch._foreach_mul_(same, 1 - group["lr"] * group["weight_decay"])
+            torch._foreach_add_(same, list(updates), alpha=-group["lr"] * scale)
+
+    def _adamw(self, group: dict[str, Any], parameters: list[Tensor]) -> None:
+        beta1, beta2 = group["betas"]
+        for p in parameters:
+            assert p.grad is not None
+            state = self.state[p]
+            if not state:
+                state.update(step=torch.zeros(()), first=torch.zeros_like(p), second=torch.zeros_like(p))
+            state["step"] += 1
+            state["first"].lerp_(p.grad, 1 - beta1)
+            state["second"].lerp_(p.grad.square(), 1 - beta2)
+            steps = float(state["step"])
+            denominator = (state["second"] / (1 - beta2**steps)).sqrt_().add_(group["eps"])
+            p.mul_(1 - group["lr"] * group["weight_decay"])
+            p.addcdiv_(state["first"], denominator, value=-group["lr"] / (1 - beta1**steps))
+
+
+def muon_adamw(model: nn.Module, matrix_lr: float, lr: float, weight_decay: float = 0.0) -> MuonAdamW:
+    """Matrices of the blocks to Muon; embeddings, the head and norms to AdamW."""
+    outside = {id(p) for name in ("get_input_embeddings", "get_output_embeddings") for p in _parameters(model, name)}
+    trained = [p for p in model.parameters() if p.requires_grad]
+    matrices = [p for p in trained if p.ndim == 2 and id(p) not in outside]
+    inside = {id(p) for p in matrices}
+    return MuonAdamW(matrices, [p for p in trained if id(p) not in inside], matrix_lr, lr, weight_decay=weight_decay)
+
+
+def _parameters(model: nn.Module, getter: str) -> Iterable[Tensor]:
+    layer = getattr(model, getter)() if hasattr(model, getter) else None
+    return layer.parameters() if layer is not None else ()
