@@ -21,6 +21,7 @@ def test_there_is_something_to_check() -> None:
     assert {language for language, _ in BLOCKS} == {"bash", "text", "python"}
 
 
+@pytest.mark.slow
 def test_every_command_line_runs_and_prints_what_is_shown(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
