@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Any
 
 import altair as alt
 
+from openbook.charts import PALETTE
+from openbook.surrogate.gap import GapStudy
 from openbook.surrogate.gradient import ACROSS_BATCH, Study
 from openbook.surrogate.trajectory import Trajectory
 
@@ -72,10 +75,68 @@ def gradient_accuracy(study: Study, rows: list[dict[str, Any]]) -> Any:
     title = alt.TitleParams(
         f"Does the gradient of a dropped rule point at it? MLT({study.depth}, {study.chars})",
         subtitle=[
-            f"Strings of {study.pairs:,} bigrams. Left: rules dropped from the first phrasebook, by strings in a batch.",
+            f"Strings of {study.pairs:,} bigrams. Left: rules dropped from the first phrasebook, by batch size.",
             f"Right: from the first k phrasebooks, in batches of {ACROSS_BATCH}. Dashed: chance.",
         ],
         offset=14,
     )
     both = [column("batch", "batch", "batch"), column("phrasebooks", "phrasebooks", "phrasebooks k")]
     return alt.hconcat(*both, title=title, spacing=40).resolve_scale(color="independent")
+
+
+ARMS = {
+    "vanilla": "no context: descent, best learning rate",
+    "enhanced": "context-enhanced: descent (Algorithm 5)",
+    "search": "context-enhanced: search (Algorithm 2)",
+}
+
+
+def gap(study: GapStudy, rows: list[dict[str, Any]], found: list[dict[str, Any]]) -> Any:
+    """Characters needed against depth, one panel for each alphabet size: runs, medians with intervals, censored runs."""
+    runs, medians = [], []
+    for row in rows:
+        shared = {"chars": row["chars"], "depth": row["depth"], "arm": ARMS[row["arm"]]}
+        top = row["censored_at"]
+        for value in row["characters"]:
+            finished = isfinite(value)
+            runs.append({**shared, "characters": value if finished else top, "run": "done" if finished else "stopped"})
+        if isfinite(row["median"]):
+            high = row["high"] if isfinite(row["high"]) else top
+            medians.append({**shared, "characters": row["median"], "low": row["low"], "high": high})
+    domain = list(ARMS.values())
+    colour = alt.Color("arm:N", title=None, scale=alt.Scale(domain=domain, range=[PALETTE[1], PALETTE[0], PALETTE[2]]))
+    x = alt.X("depth:Q", title="depth d", axis=alt.Axis(tickMinStep=1, format="d")).scale(
+        domain=[0.5, 2 * study.depth + 0.5], nice=False
+    )
+    y = alt.Y("characters:Q", title="characters of input until learned", axis=alt.Axis(format="~s")).scale(type="log")
+
+    def panel(chars: int) -> Any:
+        here = [row for row in runs if row["chars"] == chars]
+        points = alt.Chart(alt.Data(values=here)).encode(x=x, y=y, color=colour)
+        dots = points.transform_filter("datum.run == 'done'").mark_circle(size=14, opacity=0.3)
+        stopped = points.transform_filter("datum.run == 'stopped'").mark_point(
+            shape="triangle-up", size=40, opacity=0.6, yOffset=-6
+        )
+        middle = alt.Chart(alt.Data(values=[row for row in medians if row["chars"] == chars])).encode(x=x, color=colour)
+        bars = middle.mark_rule(strokeWidth=1.5).encode(y=alt.Y("low:Q"), y2="high:Q")
+        line = middle.mark_line(point=alt.OverlayMarkDef(size=45), strokeWidth=2).encode(y=y)
+        growths = {fit["arm"]: fit for fit in found if fit["chars"] == chars}
+        says = [
+            f"{name}: × {growths[arm]['growth']:.2g} per level ({growths[arm]['low']:.2g}-{growths[arm]['high']:.2g})"
+            for arm, name in (("vanilla", "no context"), ("enhanced", "descent with context"))
+            if arm in growths
+        ]
+        title = alt.TitleParams(f"n = {chars} characters", subtitle=says)
+        return alt.layer(dots, stopped, bars, line, title=title, width=250, height=300)
+
+    title = alt.TitleParams(
+        "Without context, every level multiplies the input needed; with context it adds",
+        subtitle=[
+            f"Median of {study.seeds} codebooks with 95 % interval; dots are runs, triangles runs stopped by the budget "
+            f"of {study.budget:,} characters.",
+            "No context is drawn up to the first depth at which no run succeeds.",
+        ],
+        offset=12,
+    )
+    charts = [panel(chars) for chars in sorted({row["chars"] for row in rows})]
+    return alt.hconcat(*charts, title=title, spacing=30).configure_legend(orient="bottom", direction="vertical")

@@ -1,0 +1,126 @@
+"""Steps of gradient descent on the soft surrogate, against a dense implementation of the paper's formulas.
+
+At the paper's size: MLT(10, 10), one string of 1000 bigrams. Both sides compute the gradient and update the weights,
+over rules of every layer, in the middle of a run; before anything is timed their gradients must agree to 1e-5.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from _rows import Row, cpu_seconds, main
+from openbook.surrogate import dense
+from openbook.surrogate.cone import Trainer
+from openbook.surrogate.gradient import column_gradients, draw_mask
+from openbook.surrogate.learn import Plan, learn
+from openbook.surrogate.model import context, matricize, one_dropped
+from openbook.surrogate.soft import RATE, initial_weights, mask_at
+from openbook.task import Codebook, coverable_inputs, random_inputs
+
+DEPTH, CHARS, PAIRS = 10, 10, 1000
+AGREE = 1e-5
+
+
+class Dense:
+    """The same training step by automatic differentiation of the dense formulas, in float32."""
+
+    def __init__(self, codebook: Codebook, string: np.ndarray, W_ixk: np.ndarray, label_j: np.ndarray) -> None:
+        self.codebook = codebook
+        self.W_ixk = torch.tensor(W_ixk, dtype=torch.float32)
+        self.C_ixk = torch.tensor(context(codebook), dtype=torch.float32)
+        self.V_xj = torch.tensor(matricize(string, codebook.chars)[0], dtype=torch.float32)
+        self.label_j = torch.tensor(label_j)
+        self.Q_xk = dense.shift_matrix(codebook.chars)
+
+    def step(self, layer: int, column: int, full: bool) -> None:
+        kept = self.C_ixk[layer, :, column].clone()
+        self.C_ixk[layer, :, column] = 0
+        layers = None if full else [layer]
+        gW_ixk = dense.gradient(self.W_ixk, self.C_ixk, self.V_xj, self.label_j, self.Q_xk, layers)[1]
+        self.C_ixk[layer, :, column] = kept
+        rows = slice(None) if full else slice(layer, layer + 1)
+        self.W_ixk[rows] = (self.W_ixk[rows] - RATE * gW_ixk).clip(0, 1)
+
+
+def disagreement(trainer: Trainer, string: np.ndarray, masks: list[tuple[int, int]]) -> float:
+    """Largest difference between the gradients of steps and the dense ones, relative to the largest dense entry.
+
+    The dense ones are in float64. The scale is that of all masks together: the gradient of a rule already learned is
+    nothing but softmax tails, which the light cone leaves out.
+    """
+    codebook = trainer.codebook
+    size = codebook.chars**2
+    V_xj, Q_xk = torch.tensor(matricize(string, codebook.chars)[0]), dense.shift_matrix(codebook.chars, torch.float64)
+    worst = largest = 0.0
+    for layer, column in masks:
+        trainer.refresh(layer, np.array([column]), in_context=False)
+        found = trainer.gradient(0) or trainer.exact_gradient(list(range(codebook.depth)))
+        trainer.refresh(layer, np.array([column]))
+        mine = np.zeros((codebook.depth, size, size))
+        for i, columns, gW_xk in found[1]:
+            mine[i][:, columns] = gW_xk
+        C_ixk = torch.tensor(context(codebook, one_dropped(codebook, layer, column)))
+        expected = dense.gradient(torch.tensor(trainer.W_ixk), C_ixk, V_xj, torch.tensor(trainer.label_j), Q_xk)[1]
+        worst = max(worst, float(np.abs(mine - expected.numpy()).max()))
+        largest = max(largest, float(expected.abs().max()))
+    return worst / largest
+
+
+def step_row(name: str, full: bool, noise: float, goal: float) -> Row:
+    codebook = Codebook.sample(DEPTH, CHARS, 0)
+    string = coverable_inputs(codebook, 1, 2 * PAIRS, 0)[0]
+    trainer = Trainer(codebook, string, np.clip(initial_weights(codebook, noise, 0), 0, 1))
+    size = CHARS**2
+    masks = [(layer, column) for column in range(0, size, 5) for layer in range(DEPTH)]
+    worst = disagreement(trainer, string, masks[:DEPTH])
+    for step in range(DEPTH * size):  # one sweep over all rules, so that the weights are those of a run under way
+        trainer.step(*mask_at(step, DEPTH, size), RATE, full)
+    worst = max(worst, disagreement(trainer, string, masks[:DEPTH]))
+    if worst > AGREE:
+        raise SystemExit(f"{name}: gradients differ from the dense ones by {worst:.2g} of the largest entry")
+    baseline = Dense(codebook, string, trainer.W_ixk, trainer.label_j)
+    ours = cpu_seconds(lambda: [trainer.step(*mask, RATE, full) for mask in masks]) / len(masks)
+    theirs = cpu_seconds(lambda: [baseline.step(*mask, full) for mask in masks[:DEPTH]]) / DEPTH
+    extra = {"depth": DEPTH, "chars": CHARS, "pairs": PAIRS, "gradient_difference": worst}
+    return Row(name, 1e3 * ours, "ms/step", 1e3 * theirs, goal, "ratio", "less", extra)
+
+
+def recovery_row() -> Row:
+    """CPU seconds from zero weights to all 2000 rules of MLT(20, 10)."""
+    codebook = Codebook.sample(20, CHARS, 0)
+    runs = []
+    seconds = cpu_seconds(lambda: runs.append(learn(Plan("full"), codebook)), at_least=0, repeats=1)
+    if not runs[0].complete:
+        raise SystemExit(f"MLT(20, 10) was not recovered: {runs[0].recovered:.2%} after {runs[0].steps} steps")
+    return Row("MLT(20, 10) recovered", seconds, "s", None, 240, "value", "less", {"steps": runs[0].steps})
+
+
+def accuracy_row() -> Row:
+    """One string of the gradient accuracy figure: the gradient of all dropped columns of the first layer."""
+    codebook = Codebook.sample(DEPTH, CHARS, 0)
+    mask_ik = draw_mask(codebook, 0.3, 1, 0, 0)
+    strings = random_inputs(CHARS, 4, (2 * PAIRS, 2 * PAIRS), 0)[0]
+    ours = cpu_seconds(lambda: column_gradients(codebook, mask_ik, strings)) / len(strings)
+    W_ixk = torch.zeros(DEPTH, CHARS**2, CHARS**2)
+    C_ixk = torch.tensor(context(codebook, mask_ik), dtype=torch.float32)
+    V_xj = torch.tensor(matricize(strings[0], CHARS)[0], dtype=torch.float32)
+    label_j = torch.tensor(Trainer(codebook, strings[0], W_ixk.numpy()).label_j)
+    Q_xk = dense.shift_matrix(CHARS)
+    theirs = cpu_seconds(lambda: dense.gradient(W_ixk, C_ixk, V_xj, label_j, Q_xk, [0]))
+    return Row("gradient accuracy, one string", 1e3 * ours, "ms", 1e3 * theirs, None, "ratio", "less")
+
+
+def measure() -> Iterator[Row]:
+    torch.set_num_threads(1)
+    yield step_row("layer-wise step", False, 0.0, 25)
+    yield step_row("full-parameter step", True, 0.0, 25)
+    yield step_row("full-parameter step, noisy start", True, 1 / CHARS, 10)
+    yield accuracy_row()
+    yield recovery_row()
+
+
+if __name__ == "__main__":
+    main("The surrogate's gradients (one thread)", measure)
