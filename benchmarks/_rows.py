@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+import numpy as np
 from rich.table import Table
 
 from openbook.console import emit_json, err, out
@@ -85,11 +86,21 @@ def cpu_seconds(work: Callable[[], object], at_least: float = 0.5, repeats: int 
     return best
 
 
+def warm_allocator() -> None:
+    """Bring memory allocation to the state of a process that has run for a while.
+
+    At first glibc returns every large array to the system and pays for fresh pages at the next; once an array of some
+    megabytes was freed, it keeps them. Without this, rows depend on which arrays happened to come before.
+    """
+    np.empty(1 << 24, dtype=np.uint8)
+
+
 def main(title: str, measure: Callable[[], Iterable[Row]]) -> None:
     """Measure and report: a table, or one JSON object with `--json`."""
     parser = argparse.ArgumentParser(description=title)
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     arguments = parser.parse_args()
+    warm_allocator()
     rows = []
     for row in measure():
         rows.append(row)
