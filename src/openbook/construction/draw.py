@@ -90,38 +90,46 @@ def deviations(result: Verification) -> Any:
 
 def efficiency(points: Sequence[Point]) -> Any:
     """Closed-book accuracy against the size of the dataset: ours over the published curves of a 3B model."""
+    return alt.hconcat(*(_panel(points, chars) for chars in sorted({point.chars for point in points}))).properties(
+        title={
+            "text": "Sample efficiency without pre-training: the transformer written by hand",
+            "subtitle": [
+                "solid: ours, mean of the seeds and their range; dashed: published, a 3B language model; "
+                "dotted line: chance"
+            ],
+        }
+    )
+
+
+def _panel(points: Sequence[Point], chars: int) -> Any:
+    """The curves of one task, with the published ones behind if there are any for it."""
+    here = [point for point in points if point.chars == chars]
     ours = [
-        {"n": f"MLT(5, {p.chars})", "curriculum": CURRICULA[p.curriculum], "samples": p.samples, "accuracy": p.accuracy}
-        for p in points
+        {"curriculum": CURRICULA[p.curriculum], "samples": p.samples, "accuracy": p.accuracy, "who": "ours"}
+        for p in here
     ]
-    sizes = {p.chars for p in points}
-    theirs = [{**row, "n": f"MLT(5, {row['chars']})"} for row in published() if row["chars"] in sizes]
-    chance = [{"n": f"MLT(5, {n})", "chance": 1 / n} for n in sorted(sizes)]
-    x = alt.X("samples:Q", scale=alt.Scale(type="log"), title="training samples, one epoch", axis=alt.Axis(format="~s"))
+    theirs = [row for row in published() if row["chars"] == chars]
+    most = max(row["samples"] for row in ours + theirs)
+    x = alt.X(
+        "samples:Q",
+        scale=alt.Scale(type="log", domain=[min(p.samples for p in here), most]),
+        title="training samples, one epoch",
+        axis=alt.Axis(format="~s", values=[10**k for k in range(2, 7)]),
+    )
     y = alt.Y("accuracy:Q", title="accuracy, empty context", axis=alt.Axis(format="%"), scale=alt.Scale(domain=[0, 1]))
-    colour = alt.Color("curriculum:N", sort=list(CURRICULA.values()), title="curriculum")
-    source = alt.Data(values=ours)
-    base = alt.Chart(source).encode(x=x, color=colour)
+    colour = alt.Color(
+        "curriculum:N", sort=list(CURRICULA.values()), title="curriculum", legend=alt.Legend(symbolOpacity=1)
+    )
+    base = alt.Chart(alt.Data(values=ours)).encode(x=x, color=colour)
+    level = alt.Chart(alt.Data(values=[{"chance": 1 / chars}])).mark_rule(color="#888", strokeDash=[2, 3])
     behind = (
         alt.Chart(alt.Data(values=theirs))
-        .mark_line(strokeDash=[4, 4], opacity=0.45, point=alt.OverlayMarkDef(size=18, opacity=0.45))
+        .mark_line(strokeDash=[4, 4], opacity=0.5, point=alt.OverlayMarkDef(size=18, opacity=0.5))
         .encode(x=x, y=y, color=colour)
     )
-    level = alt.Chart(alt.Data(values=chance)).mark_rule(color="#888", strokeDash=[2, 3]).encode(y="chance:Q")
     spread = base.mark_rule(opacity=0.7).encode(y="min(accuracy):Q", y2="max(accuracy):Q")
     mean = base.mark_line(strokeWidth=2.5, point=alt.OverlayMarkDef(size=45)).encode(
         y=alt.Y("mean(accuracy):Q", title="accuracy, empty context", axis=alt.Axis(format="%"))
     )
-    panels = [
-        alt.layer(
-            *(layer.transform_filter(alt.datum.n == f"MLT(5, {n})") for layer in (level, behind, spread, mean))
-        ).properties(width=360, height=260, title=f"MLT(5, {n})")
-        for n in sorted(sizes)
-    ]
-    return alt.hconcat(*panels).properties(
-        title={
-            "text": "Sample efficiency at the paper's task size, without pre-training",
-            "subtitle": "solid: the transformer written by hand (mean and range of the seeds); "
-            "dashed: published, a 3B language model; dotted: chance",
-        }
-    )
+    layers = [level.encode(y="chance:Q"), *([behind] if theirs else []), spread, mean]
+    return alt.layer(*layers).properties(width=360, height=260, title=f"MLT({here[0].depth}, {chars})")

@@ -69,6 +69,7 @@ class Point:
     seed: int
     accuracy: float
     chance: float
+    depth: int = 5
 
 
 def jobs(scale: Scale) -> list[Job]:
@@ -148,10 +149,10 @@ def measure(job: Job, recipe: Recipe | None = None) -> Point:
         learner.step(loss, range(job.depth), rate_at(recipe, step, steps))
     held_out, lengths = random_inputs(job.chars, EXAM, LENGTHS, job.seed, start=10**9)
     right = accuracy([weight.detach() for weight in learner.weights], codebook, held_out, lengths)
-    return Point(job.chars, job.curriculum, job.samples, job.seed, right, 1 / job.chars)
+    return Point(job.chars, job.curriculum, job.samples, job.seed, right, 1 / job.chars, job.depth)
 
 
-def figure(scale: Scale, processes: int | None = None, advance: Advance = lambda *_: None) -> list[Point]:
+def figure(scale: Scale, processes: int | None = None, advance: Advance = lambda *_, **__: None) -> list[Point]:
     """Every point of the figure at a scale, on all cores unless told otherwise."""
     grid = jobs(scale)
     workers = processes or os.cpu_count() or 1
@@ -187,6 +188,8 @@ def published() -> list[dict[str, Any]]:
 def to_json(scale: Scale, points: list[Point]) -> dict[str, Any]:
     return {
         "scale": scale,
+        "recipe": asdict(Recipe()),
+        "exam_strings": EXAM,
         "lengths": LENGTHS,
         "rows": [asdict(point) for point in points],
         "published_by_a_3b_model": published(),

@@ -159,7 +159,7 @@ def accuracy(weights: Sequence[Tensor], codebook: Codebook, strings: Any, length
     return float(right[inside].mean() / 2)
 
 
-def train(codebook: Codebook, recipe: Recipe, advance: Advance = lambda *_: None, points: int = 40) -> Run:
+def train(codebook: Codebook, recipe: Recipe, advance: Advance = lambda *_, **__: None, points: int = 40) -> Run:
     """The experiment: returns the run with `points` measurements of recovery along the way."""
     recipe.check()
     depth, chars, batch = codebook.depth, codebook.chars, recipe.batch

@@ -155,7 +155,7 @@ def verify(
 
 
 def check_modes(
-    model: ConstructedTransformer, codebooks: int, each: int, seed: int, advance: Advance = lambda *_: None
+    model: ConstructedTransformer, codebooks: int, each: int, seed: int, advance: Advance = lambda *_, **__: None
 ) -> list[Mode]:
     """Every division of every codebook on `each` strings of its own, of 2 to 40 characters."""
     found: dict[str, list[tuple[NDArray[np.bool_], float]]] = {}

@@ -1,0 +1,84 @@
+"""The trainability experiment on a small task, and the pieces it is made of."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+import torch
+
+from openbook.construction.training import Learner, Recipe, accuracy, rate_at, share_recovered, train
+from openbook.errors import InputError
+from openbook.task import Codebook, random_inputs
+
+SMALL = Recipe(sequences=6400, length=8)
+
+
+@pytest.fixture(scope="module")
+def codebook() -> Codebook:
+    return Codebook.sample(2, 3, seed=2)
+
+
+@pytest.mark.parametrize("update", ["layerwise", "full"])
+def test_masking_one_rule_at_a_time_teaches_the_codebook(codebook: Codebook, update: str) -> None:
+    run = train(codebook, dataclasses.replace(SMALL, update=update))
+    assert run.recovered == 1
+    assert run.closed_book > 0.95
+    steps = [point["step"] for point in run.curve]
+    assert steps == sorted(set(steps)) and steps[-1] == SMALL.steps
+
+
+def test_same_seed_same_weights(codebook: Codebook) -> None:
+    short = dataclasses.replace(SMALL, sequences=320)
+    first, again, other = (train(codebook, dataclasses.replace(short, seed=s)).weights for s in (1, 1, 2))
+    assert all(torch.equal(a, b) for a, b in zip(first, again, strict=True))
+    assert not any(torch.equal(a, b) for a, b in zip(first, other, strict=True))
+
+
+def test_layerwise_leaves_the_other_levels_alone() -> None:
+    learner = Learner(3, 2, Recipe(update="layerwise"))
+    before = [weight.detach().clone() for weight in learner.weights]
+    loss = sum((weight.square().sum() for weight in learner.weights), torch.zeros(()))
+    learner.step(loss, [1], rate=0.1)
+    moved = [not torch.equal(a, b) for a, b in zip(before, learner.weights, strict=True)]
+    assert moved == [False, True, False]
+
+
+def test_a_gradient_that_is_not_finite_stops_before_the_update() -> None:
+    learner = Learner(1, 2, Recipe())
+    before = learner.weights[0].detach().clone()
+    with pytest.raises(InputError, match="not finite"):
+        learner.step((learner.weights[0] * float("inf")).sum(), [0], rate=0.1)
+    assert torch.equal(before, learner.weights[0])
+
+
+def test_a_tie_is_not_recovered(codebook: Codebook) -> None:
+    matrices = list(torch.from_numpy(codebook.matrices()))
+    assert share_recovered(matrices, codebook) == [1.0, 1.0]
+    assert share_recovered([torch.zeros(9, 9)] * 2, codebook) == [0.0, 0.0]
+    matrices[1] = matrices[1].clone()
+    matrices[1][:, 0] = 1.0
+    assert share_recovered(matrices, codebook) == [1.0, pytest.approx(8 / 9)]
+
+
+def test_accuracy_is_of_characters_and_ignores_padding(codebook: Codebook) -> None:
+    strings, lengths = random_inputs(3, 200, (2, 10), seed=5)
+    assert accuracy(list(torch.from_numpy(codebook.matrices())), codebook, strings, lengths) == 1
+    other = Codebook.sample(2, 3, seed=9)
+    assert accuracy(list(torch.from_numpy(other.matrices())), codebook, strings, lengths) < 0.6
+
+
+def test_rate_warms_up_and_ends_at_a_tenth() -> None:
+    recipe = Recipe(rate=1.0, warmup=100)
+    rates = np.array([rate_at(recipe, step, 1600) for step in range(1600)])
+    assert rates[0] == pytest.approx(0.01)
+    assert rates.argmax() in (99, 100) and rates.max() == pytest.approx(1.0)
+    assert rates[-1] == pytest.approx(0.1, abs=1e-3)
+    assert (np.diff(rates[100:]) <= 0).all()
+
+
+@pytest.mark.parametrize("bad", [{"length": 7}, {"sequences": 3}, {"rate": 0.0}])
+def test_bad_recipes_are_refused(codebook: Codebook, bad: dict) -> None:
+    with pytest.raises(InputError):
+        train(codebook, dataclasses.replace(SMALL, **bad))
