@@ -64,10 +64,9 @@ def mask(
     """
     from openbook.errors import InputError
     from openbook.training.config import RunConfig, configured
-    from openbook.training.encode import Encoder
     from openbook.training.mask import mask as masked
     from openbook.training.models import load_shape, load_tokenizer, make_tokenizer, window_of
-    from openbook.training.run import plan_of, sources_of
+    from openbook.training.run import encoder_of, plan_of, sources_of
 
     if not 0 <= progress <= 1:
         raise InputError(f"--progress is {progress}: training goes from 0 to 1")
@@ -80,7 +79,7 @@ def mask(
     path = settings.model.path
     tokenizer = load_tokenizer(path, settings.think) if path else make_tokenizer(source, settings.think)
     window = settings.training.max_length or (window_of(load_shape(path)) if path else None)
-    encoder = Encoder(tokenizer, source.bank, window, settings.think, settings.chat)
+    encoder = encoder_of(settings, tokenizer, source, window)
     first = min(int(progress * plan.total), max(0, plan.total - examples))
     shown = masked(plan, encoder, list(range(first, min(first + examples, plan.total))))
     checked = masked(plan, encoder, sorted({k * plan.total // CHECKED for k in range(CHECKED)}))

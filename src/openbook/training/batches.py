@@ -117,12 +117,6 @@ class Collator:
         return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
-def padding_share(step: dict[str, Any]) -> float:
-    """The share of a step's tokens that is padding."""
-    masks = [batch["attention_mask"] for batch in step["micro_batches"]]
-    return 1 - sum(float(mask.sum()) for mask in masks) / sum(mask.numel() for mask in masks)
-
-
 def pad_id_of(tokenizer: Any) -> int:
     """A token to pad with. It never carries loss, so any will do where the tokenizer names none."""
     for token in (tokenizer.pad_token_id, tokenizer.eos_token_id):

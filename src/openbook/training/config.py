@@ -29,7 +29,9 @@ class TaskConfig(Strict):
         0, description="seed of the codebook, a codebook file, or 'fresh' for a new one each time"
     )
     seed: int = Field(0, description="seed of the input strings")
-    text: Literal["released", "compact"] = Field("compact", description="how it is written down")
+    text: Literal["released", "compact", "composite"] = Field(
+        "compact", description="how it is written down; composite is the student's"
+    )
     chain: Literal["silent", "explicit"] = Field("silent", description="thinking tokens, or the strings in between")
 
 
@@ -75,7 +77,11 @@ class TrainingConfig(Strict):
     betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.95)
     weight_decay: float = Field(0.0, ge=0)
     warmup: float = Field(0.06, ge=0, lt=1, description="share of the steps in which the rate rises to its peak")
-    schedule: Literal["cosine", "linear", "constant", "constant_with_warmup"] = "cosine"
+    schedule: Literal["cosine", "linear", "constant", "constant_with_warmup", "warmup_stable_decay"] = "cosine"
+    decay: float = Field(0.2, gt=0, le=1, description="share of the steps at the end in which a stable rate decays")
+    optimizer: Literal["adamw", "muon"] = Field("adamw", description="muon: for matrices, with AdamW for the rest")
+    matrix_learning_rate: float = Field(0.01, gt=0, description="Muon's peak learning rate")
+    loss: Literal["completion", "answer"] = Field("completion", description="which tokens carry loss")
     max_grad_norm: float = Field(1.0, gt=0)
     max_length: int | None = Field(None, ge=2, description="tokens of the window; the model's own if not given")
     shuffle: bool | None = Field(None, description="a new order each epoch; on for data, off for the task")
@@ -115,6 +121,17 @@ def _curriculum(value: Any) -> Any:
     return value
 
 
+# What a student is trained with, unless something else is said: its slots answer at once, so only they carry loss.
+_STUDENT: dict[str, Any] = {
+    "batch_size": 16,
+    "learning_rate": 2e-3,
+    "optimizer": "muon",
+    "schedule": "warmup_stable_decay",
+    "warmup": 0.03,
+    "loss": "answer",
+}
+
+
 class RunConfig(Strict):
     """One run of `openbook learn` or `openbook prepare`."""
 
@@ -143,11 +160,14 @@ class RunConfig(Strict):
         if isinstance(training, dict):  # anything else is refused by its own rules
             model = filled.get("model") or {}
             started = isinstance(model, dict) and model.get("path")
-            defaults = {
+            defaults: dict[str, Any] = {
                 "batch_size": 64 if filled.get("data") is None else 8,
                 "shuffle": filled.get("data") is not None,
                 "learning_rate": 1e-4 if started else 1e-3,
             }
+            task = filled.get("task")
+            if isinstance(task, dict) and task.get("text") == "composite":
+                defaults |= _STUDENT
             filled["training"] = {**training, **{k: v for k, v in defaults.items() if training.get(k) is None}}
         curriculum = filled.get("curriculum", "anneal")
         if filled.get("data") is not None:  # a user's text keeps its order unless told otherwise

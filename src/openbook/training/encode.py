@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,13 +38,14 @@ class Encoded:
     ends: Tokens  # [B]: where each example ends
     dropped_pieces: int = 0  # open pieces that did not fit
     cut_prompts: int = 0  # prompts that were cut at their start to fit
+    with_loss: NDArray[np.bool_] = field(default_factory=_CARRIES_LOSS.copy)  # for each kind
 
     def __len__(self) -> int:
         return len(self.ends)
 
     @functools.cached_property
     def flat_labels(self) -> Tokens:
-        return np.where(_CARRIES_LOSS[self.flat_kinds], self.flat_ids, IGNORED)
+        return np.where(self.with_loss[self.flat_kinds], self.flat_ids, IGNORED)
 
     def split(self, flat: NDArray[Any]) -> list[NDArray[Any]]:
         """An array over all tokens as one array for each example."""
@@ -139,6 +140,7 @@ class Encoder:
         max_length: int | None = None,
         think: str = THINK,
         chat: bool | None = None,
+        loss: Literal["completion", "answer"] = "completion",
     ) -> None:
         if max_length is not None and max_length < 2:
             raise InputError(f"max_length is {max_length}: a window holds at least two tokens")
@@ -146,6 +148,7 @@ class Encoder:
         self.table = TokenTable(tokenizer, bank)
         self.chat = bool(getattr(tokenizer, "chat_template", None)) if chat is None else chat
         self.frame: Frame = frame_of(tokenizer, (), self.chat)
+        self.with_loss = _CARRIES_LOSS if loss == "completion" else np.array([kind == Kind.ANSWER for kind in Kind])
         self.start = bank.number(tokenizer.bos_token or tokenizer.eos_token or "")
 
     def encode(self, shelf: Shelf, opened: Opened, name: Callable[[int], str] = "example {}".format) -> Encoded:
@@ -161,7 +164,7 @@ class Encoder:
         where = np.repeat(starts[chosen] - (ends - lengths), lengths)
         where += np.arange(len(where))
         roles = np.repeat(kinds.reshape(-1)[kept], lengths)
-        return self._cut(Encoded(flat[where], roles, np.cumsum(cost.sum(1)), dropped), name)
+        return self._cut(Encoded(flat[where], roles, np.cumsum(cost.sum(1)), dropped, 0, self.with_loss), name)
 
     def _costs(
         self, shelf: Shelf, opened: Opened, name: Callable[[int], str]
@@ -274,4 +277,5 @@ class Encoder:
             keep[start + places[:excess]] = False
         rows = np.repeat(np.arange(len(encoded)), sizes)
         ends = np.cumsum(np.bincount(rows[keep], minlength=len(encoded)))
-        return Encoded(encoded.flat_ids[keep], encoded.flat_kinds[keep], ends, encoded.dropped_pieces, len(long))
+        flat = encoded.flat_ids[keep], encoded.flat_kinds[keep]
+        return Encoded(*flat, ends, encoded.dropped_pieces, len(long), self.with_loss)

@@ -26,7 +26,8 @@ def estimate(config: RunConfig) -> dict[str, Any]:
     plan = plan_of(config, source)
     tokenizer, shape, exact = _shape(config, source)
     window = config.training.max_length or window_of(shape)
-    encoder = Encoder(tokenizer, source.bank, window, config.think, config.chat if exact else False)
+    chat = config.chat if exact else False
+    encoder = Encoder(tokenizer, source.bank, window, config.think, chat, config.training.loss)
     lengths, targets, dropped, cut = _probe(plan, encoder)
     steps = -(-plan.total // config.training.step_size)
     parameters = sum(p.numel() for p in shape.parameters())

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 import torch
 
-from openbook.book.shelf import CODE, Source
+from openbook.book.shelf import CODE, NONE, Source
 from openbook.book.translations import Translations
 from openbook.curriculum import Curriculum, Plan, Schedule
 from openbook.errors import InputError
 from openbook.intervals import clustered, wilson
 from openbook.task.text import Kind
-from openbook.training.batches import Collator, Item, PositionDataset, pad_id_of
+from openbook.training.batches import Collator, Item, items, pad_id_of
 from openbook.training.encode import IGNORED, Encoder
 from openbook.training.targets import target_logits
 
@@ -34,7 +34,8 @@ class Row:
     """One condition of the exam."""
 
     book: str  # "right" or "wrong"
-    open: float  # share of the book that is open
+    open: float  # share of the book that is open: of every section, rounded up to whole pieces
+    pieces: float  # open pieces of an example, on average
     samples: int
     accuracy: float
     low: float
@@ -79,15 +80,22 @@ def examine(
     rows = []
     for share, is_wrong in conditions:
         plan = Plan(source, condition(curriculum, share, is_wrong), seed=seed, samples=samples)
-        items = PositionDataset(plan, encoder).__getitems__(list(range(samples)))
-        right = _correct(model, encoder, items, batch_size)
-        text_match = _generated(model, encoder, items, batch_size) if generate else None
-        rows.append(_row("wrong" if is_wrong else "right", share, right, chance_level(source, items), text_match))
+        positions = np.arange(samples)
+        shelf, opened = plan.at(positions)
+        encoded = encoder.encode(shelf, opened, plan.namer(positions))
+        pieces = (int((opened.slots != NONE).sum()) - encoded.dropped_pieces) / samples
+        sat = items(encoded, positions.tolist())
+        right = _correct(model, encoder, sat, batch_size)
+        text_match = _generated(model, encoder, sat, batch_size) if generate else None
+        book = "wrong" if is_wrong else "right"
+        rows.append(_row(book, share, pieces, right, chance_level(source, sat), text_match))
         advance(1)
     return rows
 
 
-def _row(book: str, share: float, right: list[np.ndarray], chance: float, generated: float | None) -> Row:
+def _row(
+    book: str, share: float, pieces: float, right: list[np.ndarray], chance: float, generated: float | None
+) -> Row:
     accuracy, low, high = clustered([float(r.mean()) for r in right])
     exact = sum(bool(r.all()) for r in right)
     exact_low, exact_high = wilson(exact, len(right))
@@ -98,6 +106,7 @@ def _row(book: str, share: float, right: list[np.ndarray], chance: float, genera
     return Row(
         book=book,
         open=share,
+        pieces=pieces,
         samples=len(right),
         accuracy=accuracy,
         low=low,

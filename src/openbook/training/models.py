@@ -14,6 +14,7 @@ from openbook.book.translations import Translations
 from openbook.errors import InputError
 from openbook.task.text import THINK, CompactFormat, CompositeFormat
 from openbook.training.config import ModelConfig
+from openbook.training.student import StudentForCausalLM, student_config  # also makes it known to transformers
 
 logging.disable_progress_bar()  # a bar for a model of a few megabytes only hides what matters
 
@@ -24,7 +25,7 @@ def load_or_make(config: ModelConfig, source: Source, seed: int, think: str = TH
     """The model and tokenizer of a run; a thinking token that is needed and that the vocabulary lacks is added."""
     if config.path is None:
         tokenizer = make_tokenizer(source, think)
-        model = make_model(config, len(tokenizer), seed)
+        model = _make_student(source, seed) if is_composite(source) else make_model(config, len(tokenizer), seed)
     else:
         model, tokenizer = load(config.path, config.dtype)
         if source.has_thoughts:
@@ -138,6 +139,19 @@ def make_model(config: ModelConfig, vocabulary: int, seed: int) -> Any:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         return LlamaForCausalLM(llama_config(config, vocabulary))
+
+
+def is_composite(source: Source) -> bool:
+    """Whether the examples are written in the student's vocabulary."""
+    return isinstance(source, Translations) and isinstance(source.format, CompositeFormat)
+
+
+def _make_student(source: Source, seed: int) -> Any:
+    """A student with random weights: it cannot read yet (`openbook prepare` teaches it)."""
+    assert isinstance(source, Translations)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        return StudentForCausalLM(student_config(source.depth, source.chars))
 
 
 def llama_config(config: ModelConfig, vocabulary: int) -> Any:

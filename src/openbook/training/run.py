@@ -27,7 +27,7 @@ from openbook.training.encode import Encoder
 from openbook.training.exam import Row, examine
 from openbook.training.models import load, load_or_make, window_of
 from openbook.training.resume import ResumableTrainer, stopping_at_signals
-from openbook.training.train import Reporter, training_arguments
+from openbook.training.train import Reporter, optimizer_of, training_arguments
 
 TASK_SAMPLES = 10_000  # of the task, if nothing else is said
 EXAM_START = 10**9  # exam inputs of the task are numbered from here, where training never comes
@@ -69,6 +69,10 @@ def sources_of(config: RunConfig) -> tuple[Source, Source]:
     assert config.data is not None
     data = load_source(config.data, config.skip_bad)
     return data, (load_source(config.exam.data, config.skip_bad) if config.exam.data else data)
+
+
+def encoder_of(config: RunConfig, tokenizer: Any, source: Source, window: int | None) -> Encoder:
+    return Encoder(tokenizer, source.bank, window, config.think, config.chat, config.training.loss)
 
 
 def plan_of(config: RunConfig, source: Source) -> Plan:
@@ -143,12 +147,13 @@ def carry_out(
         Run(folder).check_free(force)
     source, exam_source = sources_of(config)
     plan = plan_of(config, source)
-    arguments = training_arguments(config.training, folder, config.seed)
+    steps = -(-plan.total // config.training.step_size)
+    arguments = training_arguments(config.training, folder, config.seed, steps)
     model, tokenizer = load_or_make(config.model, source, config.seed, config.think)
     window = config.training.max_length or window_of(model)
-    encoder = Encoder(tokenizer, source.bank, window, config.think, config.chat)
+    encoder = encoder_of(config, tokenizer, source, window)
     same_bank = exam_source.bank is source.bank
-    exam_encoder = encoder if same_bank else Encoder(tokenizer, exam_source.bank, window, config.think, config.chat)
+    exam_encoder = encoder if same_bank else encoder_of(config, tokenizer, exam_source, window)
     for one, its_encoder in {id(source): (source, encoder), id(exam_source): (exam_source, exam_encoder)}.values():
         check_targets(one, its_encoder, config.curriculum, bar)
     settings, data = config.model_dump(mode="json"), data_record(source, tokenizer)
@@ -172,7 +177,6 @@ def carry_out(
 
     with run.lock(), stopping_at_signals() as stopped:
         start = _where_to_start(run, say) if resume else None
-        steps = -(-plan.total // config.training.step_size)
         every = config.exam.every or max(1, steps // EXAMS_DURING_TRAINING)
         started = time.perf_counter()
         with bar("training", steps) as advance:
@@ -188,6 +192,7 @@ def carry_out(
                 every=config.training.checkpoint_every,
                 start=start,
                 log_size=run.log_size,
+                optimizers=(optimizer_of(config.training, model), None),
             )
             advance(trainer.first_step)
             trainer.train()
@@ -242,4 +247,4 @@ def reopen(
         _, exam_source = sources_of(config)
     model, tokenizer = load(str(folder), config.model.dtype)
     window = config.training.max_length or window_of(model)
-    return config, model, Encoder(tokenizer, exam_source.bank, window, config.think, config.chat), exam_source
+    return config, model, encoder_of(config, tokenizer, exam_source, window), exam_source

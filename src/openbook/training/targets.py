@@ -75,9 +75,5 @@ def all_logits_loss(model: Any, batch: dict[str, Tensor]) -> Tensor:
     return nn.functional.cross_entropy(flat, labels.reshape(-1), ignore_index=IGNORED, reduction="sum")
 
 
-def count_targets(labels: Tensor) -> int:
-    return int((labels[:, 1:] != IGNORED).sum())
-
-
 def finite(value: Tensor) -> bool:
     return bool(torch.isfinite(value).all())

@@ -29,6 +29,7 @@ from openbook.errors import InputError
 from openbook.training.batches import Collator, PositionDataset, Steps, pad_id_of
 from openbook.training.config import TrainingConfig
 from openbook.training.encode import Encoder
+from openbook.training.optimizers import muon_adamw
 from openbook.training.targets import finite, output_layer, summed_loss, target_logits
 
 
@@ -36,17 +37,20 @@ class DivergedError(InputError):
     """The loss or the gradient is not a number any more; the model was not updated with it."""
 
 
-def training_arguments(config: TrainingConfig, folder: Path | str, seed: int = 0) -> TrainingArguments:
-    """Our settings as transformers' own; what it refuses is refused before a model is loaded."""
+def training_arguments(config: TrainingConfig, folder: Path | str, seed: int = 0, steps: int = 0) -> TrainingArguments:
+    """Our settings as transformers' own; what it refuses is refused before a model is loaded.
+
+    `steps` is the length of training, which only the schedule `warmup_stable_decay` needs to know beforehand.
+    """
     try:
         for tracker in get_reporting_integration_callbacks(config.report_to):
             tracker()  # says whether it is installed
-        return _training_arguments(config, folder, seed)
+        return _training_arguments(config, folder, seed, steps)
     except (ValueError, RuntimeError) as error:
         raise InputError(f"training: {error}") from None
 
 
-def _training_arguments(config: TrainingConfig, folder: Path | str, seed: int) -> TrainingArguments:
+def _training_arguments(config: TrainingConfig, folder: Path | str, seed: int, steps: int) -> TrainingArguments:
     return TrainingArguments(
         output_dir=str(folder),
         per_device_train_batch_size=config.micro_batch_size,
@@ -56,6 +60,7 @@ def _training_arguments(config: TrainingConfig, folder: Path | str, seed: int) -
         weight_decay=config.weight_decay,
         warmup_steps=config.warmup,
         lr_scheduler_type=config.schedule,
+        lr_scheduler_kwargs=_schedule_kwargs(config, steps),
         max_grad_norm=config.max_grad_norm,
         num_train_epochs=1,  # the plan holds all epochs
         dataloader_num_workers=config.workers,
@@ -71,6 +76,19 @@ def _training_arguments(config: TrainingConfig, folder: Path | str, seed: int) -
         seed=seed,
         remove_unused_columns=False,
     )
+
+
+def _schedule_kwargs(config: TrainingConfig, steps: int) -> dict[str, Any]:
+    if config.schedule != "warmup_stable_decay":
+        return {}
+    return {"num_decay_steps": max(1, round(config.decay * steps)), "decay_type": "linear"}
+
+
+def optimizer_of(config: TrainingConfig, model: Any) -> torch.optim.Optimizer | None:
+    """Muon with AdamW if asked for; None leaves AdamW to the trainer."""
+    if config.optimizer == "adamw":
+        return None
+    return muon_adamw(model, config.matrix_learning_rate, config.learning_rate or 1e-3, config.weight_decay)
 
 
 class ContextEnhancedTrainer(Trainer):
