@@ -23,7 +23,6 @@ from openbook.theory.bits import (
     output_parities,
     parities,
 )
-from openbook.theory.check import wilson
 from openbook.theory.coverage import miss_probability
 from openbook.theory.decay import levels
 from openbook.theory.dense import matricize, read, shift_matrix, squared_loss_gradient, surrogate
@@ -171,13 +170,6 @@ def test_the_soft_gradient_is_the_derivative() -> None:
 def test_without_context_one_level_is_learned() -> None:
     accuracy = vanilla_descent(sample_tables(1, 2, 0, 0, 3), np.full(3, 0.1), steps=50, pairs=64, seed=0)
     assert (accuracy == 1).all()
-
-
-@pytest.mark.parametrize("successes, trials", [(0, 10), (10, 10), (3, 10), (25, 1000)])
-def test_the_interval_holds_the_rate(successes: int, trials: int) -> None:
-    low, high = wilson(successes, trials)
-    assert 0 <= low <= successes / trials <= high <= 1
-    assert low < high
 
 
 def test_cells_are_numbered_in_their_own_order() -> None:

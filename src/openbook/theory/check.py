@@ -10,7 +10,6 @@ are both possible; tests use the second form to see each check fail.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -102,16 +101,6 @@ def _json(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_json(item) for item in value]
     return value
-
-
-def wilson(successes: int, trials: int, z: float = Z) -> tuple[float, float]:
-    """Wilson's score interval of a rate (99.9 % by default)."""
-    share = successes / trials
-    centre = share + z * z / (2 * trials)
-    spread = z * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
-    scale = 1 + z * z / trials
-    # clamped to contain the share itself: at 0 or 1 rounding would leave the end a hair inside
-    return min(share, max(0.0, (centre - spread) / scale)), max(share, min(1.0, (centre + spread) / scale))
 
 
 def ratio(value: Fraction) -> str:

@@ -6,9 +6,10 @@ import math
 
 import numpy as np
 
+from openbook.intervals import wilson
 from openbook.task import Codebook, random_inputs, translate_batch
 from openbook.theory.bits import all_strings
-from openbook.theory.check import Outcome, check, wilson
+from openbook.theory.check import Outcome, Z, check
 
 
 @check(
@@ -83,8 +84,8 @@ def coverage(*, seed: int, scale: float = 2.0, delta: float = 0.05, samples: int
     log = math.log(chars * depth / delta)
     found = misses(math.ceil(scale * chars**2 * log))
     halved = misses(math.ceil(scale * chars**2 * log / 2))
-    low, high = wilson(found, samples)
-    low_half, _ = wilson(halved, samples)
+    low, high = wilson(found, samples, Z)
+    low_half, _ = wilson(halved, samples, Z)
     return Outcome(
         high <= delta and low_half > delta,
         {"rate": found / samples, "low": low, "high": high, "rate_if_characters": halved / samples},

@@ -12,6 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 
+from openbook.intervals import wilson
 from openbook.task.phrasebook import sample_tables
 from openbook.task.translate import translate_batch
 from openbook.theory.bits import (
@@ -23,7 +24,7 @@ from openbook.theory.bits import (
     output_parities,
     parities,
 )
-from openbook.theory.check import Outcome, check, wilson
+from openbook.theory.check import Outcome, Z, check
 
 DEPTH = 11  # exact counting doubles its memory thrice over for each level more; 14 is a matter of a minute
 
@@ -82,7 +83,7 @@ def correlation_sampled(*, seed: int, probability: Fraction | None = None, codeb
         signs = 1 - 2 * first.reshape(len(chunk) // 2, 2, 256).astype(np.int64)
         corr = np.abs((signs[:, 0] * signs[:, 1]).sum(axis=1))
         hits += int((corr == 256).sum())
-    low, high = wilson(hits, codebooks)
+    low, high = wilson(hits, codebooks, Z)
     return Outcome(
         low <= exact <= high,
         {"rate": hits / codebooks, "low": low, "high": high},

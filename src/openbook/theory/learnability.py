@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from openbook.intervals import wilson
 from openbook.randomness import generator
 from openbook.task import Codebook, random_inputs, translate_batch
 from openbook.task.phrasebook import sample_tables
 from openbook.theory.bits import all_strings
-from openbook.theory.check import Outcome, Z, check, wilson
+from openbook.theory.check import Outcome, Z, check
 from openbook.theory.dense import shift_matrix
 from openbook.theory.general import feistel_tables, first_bits
 from openbook.theory.soft import backward, forward, one_hot, softmax, through_softmax, vanilla_descent
@@ -117,7 +118,7 @@ def elimination_one_string(*, seed: int, bigrams: float = 2.0, spare: int = 12) 
             if solution is not None:
                 guess = predict_affine(solution, _windows(test, 2 * depth)).reshape(len(test), -1)
                 passed += bool((guess == translate_batch(codebook, test).outputs).all())
-    low, high = wilson(passed, total)
+    low, high = wilson(passed, total, Z)
     return Outcome(
         low > 0.9,
         {"rate": passed / total, "low": low, "high": high},
@@ -156,7 +157,7 @@ def gradient_without_context(
         solved[depth], accuracy[depth] = int((best == 1).sum()), float(best.mean())
     easy = all(solved[d] == codebooks for d in solved if d <= learns_to)
     deep = [s for d, s in solved.items() if d >= fails_from]
-    low, high = wilson(sum(deep), codebooks * len(deep))
+    low, high = wilson(sum(deep), codebooks * len(deep), Z)
     characters = 128 * steps
     read = {d: characters / (2 * d * (2 * d + 2.6067)) for d in solved if d >= fails_from}
     return Outcome(
