@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from openbook.book import JsonlSource, Source, Translations
 from openbook.curriculum import Plan, curriculum_named
 from openbook.errors import InputError
 from openbook.task import Codebook
-from openbook.training.batches import Collator, PositionDataset, Steps, pad_id_of, padding_share
+from openbook.training.batches import Collator, PositionDataset, Steps, pad_id_of
 from openbook.training.encode import IGNORED, Encoder
 
 
@@ -111,6 +112,11 @@ def test_micro_batches_hold_exactly_the_steps_positions(micro: int, facts: Path)
         assert step["targets"] == sum(int((b["labels"][:, 1:] != IGNORED).sum()) for b in step["micro_batches"])
 
 
+def padding_share(step: dict[str, Any]) -> float:
+    masks = [batch["attention_mask"] for batch in step["micro_batches"]]
+    return 1 - sum(float(mask.sum()) for mask in masks) / sum(mask.numel() for mask in masks)
+
+
 def test_grouping_by_length_saves_padding(facts: Path) -> None:
     plan = plan_of(JsonlSource(facts))
     grouped, whole = (np.mean([padding_share(step) for step in loaded(plan, 0, 12, micro)]) for micro in (3, 12))
@@ -129,7 +135,7 @@ def test_padding_never_carries_loss_and_is_never_attended_to(facts: Path) -> Non
 @pytest.mark.parametrize("processes", [1, 2, 4])
 def test_processes_share_every_step(processes: int) -> None:
     shares = [list(Steps(22, 8, process, processes)) for process in range(processes)]
-    together = [sorted(sum(step, [])) for step in zip(*shares, strict=True)]
+    together = [sorted(itertools.chain(*step)) for step in zip(*shares, strict=True)]
     assert together == [list(range(8)), list(range(8, 16)), list(range(16, 22))]
     assert all(len(Steps(22, 8, p, processes)) == len(share) for p, share in enumerate(shares))
 

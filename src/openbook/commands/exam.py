@@ -77,13 +77,14 @@ def exam(
 
 
 def _show(rows: list[dict[str, Any]]) -> None:
-    headers = ["book", "open", "accuracy", "95 % interval", "chance", "exact match"]
+    headers = ["book", "open", "pieces", "accuracy", "95 % interval", "chance", "exact match"]
     generated = rows[0]["generated_match"] is not None
     table = Table(*headers, *(["written match"] if generated else []), box=None, header_style="bold")
     for row in rows:
         cells = [
             row["book"],
             f"{row['open']:.0%}",
+            f"{row['pieces']:.1f}",
             f"{row['accuracy']:.3f}",
             f"{row['low']:.3f} to {row['high']:.3f}",
             f"{row['chance']:.3f}",
@@ -100,17 +101,18 @@ def _draw(rows: list[dict[str, Any]], path: Path) -> None:
     from openbook.charts import PALETTE, save
 
     right = [row for row in rows if row["book"] == "right"]
-    base = alt.Chart(alt.Data(values=right)).encode(x=alt.X("open:Q", title="share of the book open").axis(format="%"))
+    axis = alt.Axis(format="%", values=sorted({row["open"] for row in rows}))
+    x = alt.X("open:Q", title="share of the book open", axis=axis)
     y = alt.Y("accuracy:Q", title="accuracy on the answer").scale(domain=[0, 1])
+    base = alt.Chart(alt.Data(values=right)).encode(x=x)
     band = base.mark_area(opacity=0.2, color=PALETTE[0]).encode(y="low:Q", y2="high:Q")
-    line = base.mark_line(point=True, color=PALETTE[0], strokeWidth=3).encode(y=y)
+    points = alt.OverlayMarkDef(color=PALETTE[0], size=60)
+    line = base.mark_line(point=points, color=PALETTE[0], strokeWidth=3).encode(y=y)
     chance = base.mark_line(strokeDash=[4, 4], color="#8C8C8C").encode(y="chance:Q")
-    wrong = (
-        alt.Chart(alt.Data(values=[row for row in rows if row["book"] == "wrong"]))
-        .mark_point(shape="cross", size=140, color=PALETTE[1], filled=True)
-        .encode(x="open:Q", y="accuracy:Q")
-    )
+    misled = alt.Chart(alt.Data(values=[row for row in rows if row["book"] == "wrong"])).encode(x="open:Q")
+    wrong = misled.mark_point(shape="cross", size=140, color=PALETTE[1], filled=True, opacity=1).encode(y="accuracy:Q")
+    spread = misled.mark_rule(color=PALETTE[1], strokeWidth=2).encode(y="low:Q", y2="high:Q")
     title = alt.TitleParams(
         "How much the model leans on the book", subtitle="line: right book; cross: wrong book; dashes: chance"
     )
-    save(alt.layer(band, line, chance, wrong).properties(width=460, height=300, title=title), path)
+    save(alt.layer(band, line, chance, spread, wrong).properties(width=460, height=300, title=title), path)

@@ -85,7 +85,8 @@ def examine(
         encoded = encoder.encode(shelf, opened, plan.namer(positions))
         pieces = (int((opened.slots != NONE).sum()) - encoded.dropped_pieces) / samples
         sat = items(encoded, positions.tolist())
-        right = _correct(model, encoder, sat, batch_size)
+        bigrams_of = source.chars if isinstance(source, Translations) and source.text == "composite" else None
+        right = _correct(model, encoder, sat, batch_size, bigrams_of)
         text_match = _generated(model, encoder, sat, batch_size) if generate else None
         book = "wrong" if is_wrong else "right"
         rows.append(_row(book, share, pieces, right, chance_level(source, sat), text_match))
@@ -139,8 +140,13 @@ def chance_level(source: Source, items: Sequence[Item]) -> float:
     return float(max(shares.values()) / len(items))
 
 
-def _correct(model: Any, encoder: Encoder, items: list[Item], batch_size: int) -> list[np.ndarray]:
-    """For every example, which of its answer tokens are the model's first choice given all that stands before them."""
+def _correct(
+    model: Any, encoder: Encoder, items: list[Item], batch_size: int, bigrams_of: int | None = None
+) -> list[np.ndarray]:
+    """For every example, which of its answer tokens are the model's first choice given all that stands before them.
+
+    Where a token is a bigram over `bigrams_of` characters, its two characters are judged apart, as the paper does.
+    """
     for item in items:
         if not (item.kinds == CODE[Kind.ANSWER]).any():
             raise InputError(f"example {item.position} has no answer tokens to be examined")
@@ -152,8 +158,15 @@ def _correct(model: Any, encoder: Encoder, items: list[Item], batch_size: int) -
             labels = torch.where(batch["answers"], batch["labels"], IGNORED)
             batch = {**batch, "labels": labels}
             logits, targets = target_logits(model, {k: v.to(device) for k, v in batch.items()})
-            right = (logits.argmax(-1) == targets).cpu().numpy()
-            counts = (labels[:, 1:] != IGNORED).sum(1).tolist()
+            guess, truth = logits.argmax(-1).cpu().numpy(), targets.cpu().numpy()
+            counts = (labels[:, 1:] != IGNORED).sum(1).numpy()
+            if bigrams_of is None:
+                right = guess == truth
+            else:
+                right = np.stack(
+                    [guess // bigrams_of == truth // bigrams_of, guess % bigrams_of == truth % bigrams_of], 1
+                )
+                right, counts = right.reshape(-1), 2 * counts
             places = np.cumsum(counts)[:-1]
             results.update(zip(batch["positions"].tolist(), np.split(right, places), strict=True))
     return [results[item.position] for item in items]

@@ -1,0 +1,202 @@
+"""The exam, sat by models whose score is known beforehand."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from tests.tiny import word_level
+from torch import Tensor, nn
+
+from openbook.book import ListSource, Translations
+from openbook.curriculum import Curriculum, Schedule, curriculum_named
+from openbook.errors import InputError
+from openbook.intervals import wilson
+from openbook.task import Codebook
+from openbook.training.encode import Encoder
+from openbook.training.exam import SHARES, Row, condition, examine
+from openbook.training.models import make_tokenizer
+
+WORDS = word_level()
+
+
+class Scripted(nn.Module):
+    """A causal LM in form: what it says next is a function of the tokens. (It may look ahead, so it can be perfect.)"""
+
+    def __init__(self, says: Callable[[Tensor], Tensor], vocabulary: int) -> None:
+        super().__init__()
+        self.says, self.config = says, SimpleNamespace()
+        self.head = nn.Linear(vocabulary, vocabulary, bias=False)
+        self.head.weight.data = torch.eye(vocabulary)
+
+    def get_output_embeddings(self) -> nn.Module:
+        return self.head
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, use_cache: bool = False) -> Any:
+        hidden = nn.functional.one_hot(self.says(input_ids), self.head.in_features).float()
+        return SimpleNamespace(logits=self.head(hidden))
+
+
+def peeking(ids: Tensor) -> Tensor:
+    return torch.cat([ids[:, 1:], ids[:, :1]], dim=1)
+
+
+def saying(word: str) -> Callable[[Tensor], Tensor]:
+    token = WORDS.convert_tokens_to_ids(word)
+    return lambda ids: torch.full_like(ids, token)
+
+
+BOOKS = [[f"fact {letter}" for letter in "abcd"], ["fact e"], ["fact f", "fact g"]]
+ANSWERS = ["a a b c", "a d", "b b b b"]
+
+
+def source() -> ListSource:
+    return ListSource(
+        [
+            {"prompt": "who is king ?", "completion": f" is {answer}", "answer": answer, "privileged_context": book}
+            for answer, book in zip(ANSWERS, BOOKS, strict=True)
+        ]
+    )
+
+
+def sit(model: nn.Module, data: Any = None, tokenizer: Any = WORDS, **options: Any) -> list[Row]:
+    data = data or source()
+    return examine(model, Encoder(tokenizer, data.bank), data, curriculum_named("anneal"), **options)
+
+
+def test_a_perfect_model_scores_one_everywhere() -> None:
+    rows = sit(Scripted(peeking, len(WORDS)))
+    assert [(row.book, row.open) for row in rows] == [("right", share) for share in SHARES] + [("wrong", 1.0)]
+    for row in rows:
+        assert (row.accuracy, row.exact_match, row.samples) == (1.0, 1.0, 3)
+        assert (row.low, row.high) == (row.exact_low, row.exact_high) == pytest.approx(wilson(3, 3))
+        assert row.by_place == [1.0] * 4
+
+
+def test_a_constant_model_scores_what_its_word_is_worth_and_the_best_one_chance() -> None:
+    said_a, said_b, said_c = (sit(Scripted(saying(word), len(WORDS)))[0] for word in "abc")
+    assert said_a.accuracy == pytest.approx((2 / 4 + 1 / 2 + 0) / 3)
+    assert said_b.accuracy == pytest.approx((1 / 4 + 0 + 1) / 3)
+    assert said_c.accuracy == pytest.approx((1 / 4) / 3)
+    assert said_a.chance == said_b.chance == pytest.approx(max(said_a.accuracy, said_b.accuracy))
+    assert said_b.exact_match == pytest.approx(1 / 3)
+    assert said_b.by_place == pytest.approx([1 / 3, 1 / 3, 1, 1 / 2])
+    assert 0 <= said_b.low < said_b.accuracy < said_b.high <= 1
+
+
+def test_words_around_the_answer_are_not_examined() -> None:
+    """`is` stands before every answer and is no part of it."""
+    assert sit(Scripted(saying("is"), len(WORDS)))[0].accuracy == 0
+
+
+def test_chance_is_one_in_n_for_the_task() -> None:
+    task = Translations(2, 4, 600, Codebook.sample(2, 4), lengths=(8, 12), text="compact")
+    tokenizer = make_tokenizer(task)
+    letter = tokenizer.convert_tokens_to_ids(task.format.vocabulary()[-1])  # of the last alphabet
+    model = Scripted(lambda ids: torch.full_like(ids, letter), len(tokenizer))
+    row = sit(model, task, tokenizer, samples=600, wrong=False)[0]
+    assert row.chance == 1 / 4 and row.low < 1 / 4 < row.high
+    assert row.high - row.low < 0.05 and row.exact_match < 0.01
+
+
+def test_each_condition_opens_the_share_it_names() -> None:
+    book = [f"fact {letter}" for letter in "abcd"]
+    data = ListSource(
+        [{"prompt": "who ?", "completion": " Orm", "privileged_context": book[k:] + book[:k]} for k in range(4)]
+    )
+    fact, seen = WORDS.convert_tokens_to_ids("fact"), []
+
+    def counting(ids: Tensor) -> Tensor:
+        seen.append((ids == fact).sum(1).tolist())
+        return peeking(ids)
+
+    sit(Scripted(counting, len(WORDS)), data)
+    assert seen == [[count] * 4 for count in (0, 1, 2, 3, 4)] + [[0] * 4]  # all pieces are needed, so none misleads
+
+
+def test_a_wrong_book_is_shown_where_there_is_one() -> None:
+    shown: list[set[str]] = []
+
+    def reading(ids: Tensor) -> Tensor:
+        shown.append({WORDS.decode(row).split(" who")[0] for row in ids})
+        return peeking(ids)
+
+    rows = sit(Scripted(reading, len(WORDS)), shares=(1.0,))
+    assert [row.book for row in rows] == ["right", "wrong"]
+    assert len(shown[0] & shown[1]) < 3
+    one = ListSource([{"prompt": "who ?", "completion": " Orm", "privileged_context": ["fact a"]}])
+    assert [row.book for row in sit(Scripted(peeking, len(WORDS)), one)] == ["right"] * 5
+
+
+def test_a_model_that_leans_on_the_book_shows_it_in_the_curve() -> None:
+    """It answers rightly when some fact stands before it, and `d` otherwise."""
+    fact, wrong = WORDS.convert_tokens_to_ids("fact"), WORDS.convert_tokens_to_ids("d")
+
+    def leaning(ids: Tensor) -> Tensor:
+        return torch.where((ids == fact).any(1, keepdim=True), peeking(ids), torch.full_like(ids, wrong))
+
+    data = ListSource([{"prompt": "who ?", "completion": " a b", "privileged_context": ["fact a", "fact b"]}] * 6)
+    rows = sit(Scripted(leaning, len(WORDS)), data)
+    assert [row.accuracy for row in rows] == [0.0, 1.0, 1.0, 1.0, 1.0]
+    assert [row.pieces for row in rows] == [0, 1, 1, 2, 2]  # a share is rounded to whole pieces, and says so
+
+
+def test_batch_size_does_not_change_the_result() -> None:
+    small, large = (sit(Scripted(saying("b"), len(WORDS)), batch_size=size) for size in (1, 64))
+    assert [row.as_dict() for row in small] == [row.as_dict() for row in large]
+
+
+def test_the_model_is_left_as_it_was() -> None:
+    model = Scripted(peeking, len(WORDS))
+    for training in (True, False):
+        model.train(training)
+        sit(model, shares=(0.0,))
+        assert model.training is training
+
+
+def test_thoughts_are_examined_as_training_left_them() -> None:
+    record = {"prompt": "who ?", "completion": " a b c", "thoughts": [" a b"]}
+    seen: list[str] = []
+
+    def reading(ids: Tensor) -> Tensor:
+        seen.append(WORDS.decode(ids[0]))
+        return peeking(ids)
+
+    for silence, text in (("0@0,1@0.6", "<THINK> <THINK> c"), ("0", "a b c")):
+        data = ListSource([record])
+        curriculum = Curriculum(silence=silence)  # type: ignore[arg-type]
+        examine(Scripted(reading, len(WORDS)), Encoder(WORDS, data.bank), data, curriculum, shares=(0.0,))
+        assert text in seen[-1]
+
+
+def test_the_condition_keeps_the_curriculums_choice_of_pieces() -> None:
+    asked = condition(curriculum_named("anneal", order="given"), 0.25)
+    assert (asked.others, asked.order, asked.spread, asked.wrong) == (0.25, "given", "all", False)
+    assert asked.drop == Schedule.parse(0.75)
+
+
+def test_bad_exams_are_refused() -> None:
+    model = Scripted(peeking, len(WORDS))
+    with pytest.raises(InputError, match="between 0 and 1"):
+        sit(model, shares=(0.0, 1.5))
+    with pytest.raises(InputError, match="at least one"):
+        sit(model, samples=0)
+    silent = ListSource([{"prompt": "who ?", "completion": " a b", "thoughts": [" a b"]}])
+    with pytest.raises(InputError, match="no answer tokens"):
+        sit(model, silent)
+
+
+def test_progress_is_told_for_every_condition() -> None:
+    told: list[int] = []
+    sit(Scripted(peeking, len(WORDS)), advance=told.append)
+    assert len(told) == len(SHARES) + 1
+
+
+def test_rows_can_be_written_as_json() -> None:
+    row = sit(Scripted(peeking, len(WORDS)))[0].as_dict()
+    assert {"open", "accuracy", "low", "high", "chance", "exact_match"} <= set(row)
+    assert json.loads(json.dumps(row)) == row
