@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
 
 TEXT = [
@@ -55,10 +55,8 @@ def chatting() -> PreTrainedTokenizerFast:
 def metaspace() -> PreTrainedTokenizerFast:
     """SentencePiece's kind: a blank is put before every text, and a start token before that."""
     core = Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>"))
-    core.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
-    core.decoder = decoders.Sequence(
-        [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
-    )
+    core.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="always")
+    core.decoder = decoders.Sequence([decoders.ByteFallback(), decoders.Metaspace(prepend_scheme="always")])
     bytes_ = [f"<0x{byte:02X}>" for byte in range(256)]
     special = ["<unk>", "<s>", "</s>", *bytes_]
     trainer = trainers.BpeTrainer(vocab_size=600, special_tokens=special, show_progress=False)

@@ -1,0 +1,140 @@
+"""Configs: read, overridden, and refused by name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from openbook.curriculum import Schedule, curriculum_named
+from openbook.errors import InputError
+from openbook.training.config import RunConfig, configured, read_yaml, shipped, validated
+
+
+def read(tmp_path: Path, text: str | bytes, *settings: str, **flags: Any) -> RunConfig:
+    path = tmp_path / "run.yaml"
+    path.write_bytes(text.encode() if isinstance(text, str) else text)
+    return configured(RunConfig, path, settings, flags)
+
+
+def test_a_file_settings_over_it_and_flags_over_those(tmp_path: Path) -> None:
+    text = "seed: 1\ntraining: {epochs: 2, learning_rate: 1e-3, workers: 1}\ncurriculum: fixed:0.5\n"
+    config = read(tmp_path, text, "training.epochs=3", "training.workers=2", **{"training.workers": 4, "seed": None})
+    assert (config.seed, config.training.epochs, config.training.workers) == (1, 3, 4)
+    assert config.training.learning_rate == 1e-3  # YAML reads 1e-3 as text
+    assert config.curriculum == curriculum_named("fixed:0.5")
+
+
+def test_a_base_lies_below_the_file_group_by_group(tmp_path: Path) -> None:
+    base = {"task": {"codebook": "fresh", "chain": "explicit"}, "curriculum": {"drop": "0", "silence": "0@0.1,1@0.6"}}
+    path = tmp_path / "run.yaml"
+    path.write_text("task: {depth: 2}\n")
+    config = configured(RunConfig, path, ["task.chain=silent", "curriculum.others=0.5"], {}, base)
+    assert config.task is not None
+    assert (config.task.depth, config.task.codebook, config.task.chain) == (2, "fresh", "silent")
+    assert (config.curriculum.others, config.curriculum.silence) == (0.5, Schedule.parse("0@0.1,1@0.6"))
+    path.write_text("curriculum: anneal\n")
+    assert configured(RunConfig, path, [], {}, base).curriculum == curriculum_named("anneal")
+
+
+def test_one_setting_of_a_named_curriculum_can_be_changed(tmp_path: Path) -> None:
+    config = read(tmp_path, "curriculum: anneal\n", "curriculum.spread=one")
+    assert config.curriculum == curriculum_named("anneal", spread="one")
+
+
+def test_defaults_depend_on_where_examples_and_model_come_from(tmp_path: Path) -> None:
+    own, task = read(tmp_path, "data: facts.jsonl\n"), read(tmp_path, "seed: 0\n")
+    assert (own.training.batch_size, own.training.shuffle, own.curriculum.order) == (8, True, "given")
+    assert (task.training.batch_size, task.training.shuffle, task.curriculum.order) == (64, False, "shuffled")
+    assert own.task is None and task.task is not None
+    assert own.training.learning_rate == 1e-3
+    assert read(tmp_path, "model: {path: some/model}\n").training.learning_rate == 1e-4
+    assert (
+        read(tmp_path, "data: f\ntraining: {batch_size: 3}\ncurriculum: {order: shuffled}\n").training.batch_size == 3
+    )
+
+
+def test_a_config_survives_its_own_record() -> None:
+    for values in (
+        {},
+        {"data": "f.jsonl", "curriculum": {"drop": "0@0,0.123456789@0.3"}},
+        {"model": {"lora": {"rank": 2}}},
+    ):
+        config = validated(RunConfig, values)
+        assert validated(RunConfig, config.model_dump(mode="json")) == config
+
+
+@pytest.mark.parametrize(
+    "text, complaint",
+    [
+        ("traning: {epochs: 2}", "'traning' is not a setting; did you mean 'training'?"),
+        ("training: {learnin_rate: 1}", "'training.learnin_rate' is not a setting; did you mean 'learning_rate'?"),
+        ("task: {dept: 2}", "'task.dept' is not a setting; did you mean 'depth'?"),
+        ("curriculum: {spred: one}", "'curriculum.spred' is not a setting; did you mean 'spread'?"),
+        ("curriculum: {preset: anneal, spred: one}", "'curriculum.spred' is not a setting; did you mean 'spread'?"),
+        ("model: {lora: {rnk: 2}}", "'model.lora.rnk' is not a setting; did you mean 'rank'?"),
+        ("training: {epochs: 0}", "training.epochs: Input should be greater than or equal to 1 (given: 0)"),
+        ("training: {learning_rate: -1}", "training.learning_rate: Input should be greater than 0"),
+        ("training: {learning_rate: .inf}", "training.learning_rate: Input should be a finite number"),
+        ("training: {learning_rate: .nan}", "training.learning_rate: Input should be a finite number"),
+        ("training: {betas: [0.9, 1.5]}", "training.betas.1: Input should be less than 1"),
+        ("training: {schedule: cosin}", "training.schedule: Input should be 'cosine'"),
+        ("training: {warmup: 1}", "training.warmup: Input should be less than 1"),
+        ("training: 5", "training: Input should be a valid dictionary"),
+        ("task: {chars: 1}", "task.chars: Input should be greater than or equal to 2"),
+        ("task: {text: relesed}", "task.text: Input should be"),
+        ("model: {hidden_size: 30, heads: 4}", "hidden_size 30 does not split into 4 heads"),
+        ("model: {hidden_size: 12, heads: 4}", "hidden_size 12 does not split into 4 heads of an even size"),
+        ("model: {key_value_heads: 3}", "4 heads cannot share 3 key_value_heads evenly"),
+        ("curriculum: aneal", "there is no curriculum 'aneal'"),
+        ("curriculum: aneal", "did you mean 'anneal'?"),
+        ("curriculum: fixed:2", "curriculum.drop: schedule '2': rates and progress are between 0 and 1"),
+        ("data: f\ncurriculum: fixed:2", "curriculum.drop: schedule '2'"),
+        ("curriculum: {drop: '1@0.5,0@0.1'}", "progress must not go back"),
+        ("data: facts.jsonl\ntask: {depth: 2}", "both 'data' and 'task' are given"),
+        ("- a\n- b", "a config is a list of `key: value` lines"),
+        ("", "a config is a list of `key: value` lines"),
+        ("seed: 1\n  epochs: [1\n", ":2: not YAML"),
+        ("seed: 2020-13-45", "not YAML"),
+        ("seed: !!python/object/apply:os.getcwd []", "not YAML"),
+        (b"seed: \xff\xfe", "not UTF-8"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path: Path, text: str | bytes, complaint: str) -> None:
+    with pytest.raises(InputError) as caught:
+        read(tmp_path, text)
+    assert complaint in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "setting, complaint",
+    [
+        ("training.epochs", "is not a setting: write it as key=value"),
+        ("training.epochs=[1", "--set training.epochs=[1:1: not YAML"),
+        ("seed.x=1", "'seed' is 1, not a group of settings"),
+        ("training.epoch=3", "did you mean 'epochs'?"),
+    ],
+)
+def test_settings_that_cannot_be_read_are_refused(tmp_path: Path, setting: str, complaint: str) -> None:
+    with pytest.raises(InputError) as caught:
+        read(tmp_path, "seed: 1\n", setting)
+    assert complaint in str(caught.value)
+
+
+def test_all_faults_are_named_at_once(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"epohs.*; .*sed"):
+        read(tmp_path, "training: {epohs: 1}\nsed: 2\n")
+
+
+def test_a_config_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is no config 'absent'"):
+        read_yaml("absent")
+    with pytest.raises(InputError, match="there is no config"):
+        read_yaml(tmp_path)
+
+
+def test_shipped_configs_are_valid() -> None:
+    for name in shipped():
+        assert configured(RunConfig, name, [], {}), name
