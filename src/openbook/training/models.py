@@ -30,7 +30,7 @@ def load_or_make(config: ModelConfig, source: Source, seed: int, think: str = TH
         model, tokenizer = load(config.path, config.dtype)
         if source.has_thoughts:
             with_thinking_token(model, tokenizer, think, seed)
-    return (with_lora(model, config) if config.lora else model), tokenizer
+    return (with_lora(model, config, seed) if config.lora else model), tokenizer
 
 
 def load(path: str, dtype: str = "float32") -> tuple[Any, Any]:
@@ -172,7 +172,8 @@ def llama_config(config: ModelConfig, vocabulary: int) -> Any:
     )
 
 
-def with_lora(model: Any, config: ModelConfig) -> Any:
+def with_lora(model: Any, config: ModelConfig, seed: int) -> Any:
+    """The model with low-rank adapters, drawn from the seed, which alone are trained."""
     assert config.lora is not None
     try:
         import peft
@@ -186,7 +187,12 @@ def with_lora(model: Any, config: ModelConfig) -> Any:
         target_modules=lora.targets,
         task_type="CAUSAL_LM",
     )
-    return peft.get_peft_model(model, settings)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        try:
+            return peft.get_peft_model(model, settings)
+        except ValueError as error:
+            raise InputError(f"model.lora: {error}") from None
 
 
 def window_of(model: Any) -> int | None:
