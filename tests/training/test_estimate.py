@@ -1,0 +1,68 @@
+"""The plan of a run, told before it is begun."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.tiny import byte_level, tiny
+
+from openbook.errors import InputError
+from openbook.training.config import RunConfig, validated
+from openbook.training.estimate import estimate
+from openbook.training.models import make_model
+
+TASK = {"depth": 2, "chars": 3, "lengths": [4, 8]}
+SMALL = {"hidden_size": 16, "layers": 2, "heads": 2}
+
+
+def plan(**settings: Any) -> dict[str, Any]:
+    return estimate(validated(RunConfig, {"task": TASK, "model": SMALL, "samples": 100, **settings}))
+
+
+def test_steps_tokens_and_parameters_are_counted() -> None:
+    told = plan(training={"epochs": 3, "batch_size": 16})
+    assert (told["examples"], told["positions"], told["steps"]) == (100, 300, 19)
+    assert told["tokens"] == pytest.approx(told["tokens_per_example"] * 300, rel=0.01)
+    config = validated(RunConfig, {"task": TASK, "model": SMALL}).model
+    vocabulary = 4 + len(["<BOOK", "<READ", "<WRITE", ""]) - 1 + 2 + 3 * 3 + 1
+    assert told["parameters"] == sum(p.numel() for p in make_model(config, vocabulary, 0).parameters())
+    assert [(p["progress"], p["closed"]) for p in told["schedule"]] == [(0.0, 0.0), (0.3, 0.5), (0.6, 1.0), (1.0, 1.0)]
+
+
+def test_memory_is_less_with_targets_alone_and_grows_with_the_micro_batch() -> None:
+    small, large = (plan(training={"micro_batch_size": size})["memory"] for size in (1, 16))
+    assert large["activations"] > 10 * small["activations"] and large["weights"] == small["weights"]
+    assert large["logits"] < large["logits_if_everywhere"]
+    parts = [size for name, size in large.items() if name not in ("total", "logits_if_everywhere")]
+    assert large["total"] == pytest.approx(sum(parts))
+
+
+def test_what_does_not_fit_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "facts.jsonl"
+    record = {"prompt": "Who? " * 20, "completion": " Orm", "privileged_context": ["a fact " * 30, "another " * 30]}
+    path.write_text("".join(json.dumps(record) + "\n" for _ in range(4)))
+    told = estimate(validated(RunConfig, {"data": str(path), "model": SMALL, "training": {"max_length": 12}}))
+    assert told["longest_example"] == 12 and told["prompts_cut"] == 1.0 and told["pieces_that_do_not_fit"] > 0
+    with pytest.raises(InputError, match=r"facts\.jsonl:\d .*does not fit into a window of 2"):
+        estimate(validated(RunConfig, {"data": str(path), "model": SMALL, "training": {"max_length": 2}}))
+
+
+def test_no_weights_are_read(tmp_path: Path) -> None:
+    model = tiny("llama", 700)
+    model.save_pretrained(tmp_path)
+    byte_level().save_pretrained(tmp_path)
+    (tmp_path / "model.safetensors").unlink()
+    told = plan(model={"path": str(tmp_path)})
+    assert told["parameters"] == sum(p.numel() for p in model.parameters())
+    assert told["window"] == 512 and told["tokens_are"].startswith("counted")
+
+
+def test_a_model_that_is_not_at_hand_is_stood_in_for_by_its_shape(tmp_path: Path) -> None:
+    absent = {"path": str(tmp_path / "absent"), **SMALL}
+    with pytest.raises(InputError, match="cannot load the model"):
+        plan(model=absent)
+    told = plan(model={**absent, "vocabulary": 1000})
+    assert told["tokens_are"].startswith("estimated") and told["parameters"] > 1000 * 16 * 2

@@ -1,0 +1,147 @@
+"""Models and tokenizers, loaded and made."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.tiny import byte_level, tiny, word_level
+
+from openbook.book import ListSource, Translations
+from openbook.errors import InputError
+from openbook.task import Codebook
+from openbook.task.text import THINK
+from openbook.training.config import LoraConfig, ModelConfig
+from openbook.training.models import (
+    load,
+    load_or_make,
+    load_tokenizer,
+    make_model,
+    make_tokenizer,
+    model_folder,
+    window_of,
+    with_thinking_token,
+)
+
+SMALL = ModelConfig(hidden_size=16, layers=1, heads=2)
+
+
+def facts(**extra: Any) -> ListSource:
+    return ListSource([{"prompt": "Who rules Zürich?", "completion": " Nobody — 誰も", **extra}])
+
+
+def saved(folder: Path, tokenizer: Any, family: str = "llama") -> Path:
+    tiny(family, len(tokenizer)).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def test_the_same_seed_makes_the_same_model() -> None:
+    before = torch.random.get_rng_state()
+    one, same, other = (make_model(SMALL, 50, seed).state_dict() for seed in (1, 1, 2))
+    assert all(torch.equal(one[name], same[name]) for name in one)
+    assert not torch.equal(one["lm_head.weight"], other["lm_head.weight"])
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+def test_a_tokenizer_made_from_data_can_write_anything() -> None:
+    tokenizer = make_tokenizer(facts())
+    for text in ("Who rules Zürich?", "something else entirely: ελληνικά 🦉"):
+        assert tokenizer.decode(tokenizer(text, add_special_tokens=False)["input_ids"]) == text
+    assert tokenizer.pad_token_id == 0 and tokenizer.eos_token_id == 1
+    assert len(tokenizer(THINK, add_special_tokens=False)["input_ids"]) == 1
+
+
+def test_a_tokenizer_made_for_the_task_has_a_word_for_each_symbol() -> None:
+    task = Translations(2, 4, 10, Codebook.sample(2, 4), lengths=(4, 8), text="compact", chain="explicit")
+    tokenizer = make_tokenizer(task)
+    text = task.example(0).render().text
+    assert len(tokenizer(text)["input_ids"]) == len(text.split())
+    assert tokenizer.unk_token_id not in tokenizer(text)["input_ids"]
+
+
+def test_a_thinking_token_is_added_where_thoughts_need_one(tmp_path: Path) -> None:
+    tokenizer = word_level().__class__(tokenizer_object=byte_level().backend_tokenizer, eos_token="<END>")
+    folder = saved(tmp_path / "model", tokenizer)
+    config = ModelConfig(path=str(folder))
+    before = tiny("llama", len(tokenizer)).get_input_embeddings().weight
+    plain, plain_tokenizer = load_or_make(config, facts(), 0, think="<MULL>")
+    assert len(plain_tokenizer) == len(tokenizer) and plain.get_input_embeddings().weight.shape == before.shape
+    thoughtful = facts(thoughts=["Nobody"])
+    model, with_token = load_or_make(config, thoughtful, 0, think="<MULL>")
+    token = with_token.convert_tokens_to_ids("<MULL>")
+    assert with_token("<MULL>", add_special_tokens=False)["input_ids"] == [token] and token >= len(tokenizer)
+    assert model.get_input_embeddings().weight.shape[0] > token
+    torch.testing.assert_close(model.get_input_embeddings().weight[: len(tokenizer)], before)
+    again, _ = load_or_make(config, thoughtful, 0, think="<MULL>")
+    assert torch.equal(again.get_input_embeddings().weight, model.get_input_embeddings().weight)
+
+
+def test_a_word_that_the_vocabulary_does_not_know_is_no_thinking_token() -> None:
+    """It is one token all the same: the one for unknown words."""
+    tokenizer = word_level().__class__(tokenizer_object=word_level().backend_tokenizer, unk_token="<unk>")
+    model = tiny("llama", len(tokenizer))
+    with_thinking_token(model, tokenizer, "<PONDER>", 0)
+    assert tokenizer("<PONDER>")["input_ids"] != [tokenizer.unk_token_id]
+    assert model.get_input_embeddings().weight.shape[0] == len(tokenizer)
+
+
+@pytest.mark.parametrize("targets", ["all-linear", ["q_proj", "v_proj"]])
+def test_adapters_alone_are_trained(targets: Any) -> None:
+    pytest.importorskip("peft")
+    config = SMALL.model_copy(update={"lora": LoraConfig(rank=2, targets=targets)})
+    model, _ = load_or_make(config, facts(), 0)
+    trained = [name for name, p in model.named_parameters() if p.requires_grad]
+    assert trained and all("lora_" in name for name in trained)
+    again, _ = load_or_make(config, facts(), 0)
+    state = again.state_dict()
+    assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
+
+
+def test_adapters_for_layers_that_do_not_exist_are_refused() -> None:
+    pytest.importorskip("peft")
+    config = SMALL.model_copy(update={"lora": LoraConfig(targets=["no_such_layer"])})
+    with pytest.raises(InputError, match=r"model\.lora: .*no_such_layer"):
+        load_or_make(config, facts(), 0)
+
+
+def test_a_run_s_folder_stands_for_its_model(tmp_path: Path) -> None:
+    folder = saved(tmp_path / "run" / "model", word_level())
+    assert model_folder(str(tmp_path / "run")) == str(folder)
+    model, tokenizer = load(str(tmp_path / "run"))
+    assert len(tokenizer) == len(word_level()) and window_of(model) == 512
+
+
+@pytest.mark.parametrize("damage", ["config", "weights", "cut weights"])
+def test_a_damaged_model_is_refused_with_its_path(tmp_path: Path, damage: str) -> None:
+    folder = saved(tmp_path / "model", word_level())
+    if damage == "config":
+        (folder / "config.json").write_text('{"model_type": "nonsense"}')
+    elif damage == "weights":
+        (folder / "model.safetensors").write_bytes(b"not weights at all")
+    else:
+        whole = (folder / "model.safetensors").read_bytes()
+        (folder / "model.safetensors").write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(InputError, match=f"cannot load the model '{folder}'"):
+        load(str(folder))
+
+
+def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="no model there"):
+        load(str(tmp_path / "empty"))
+    with pytest.raises(InputError, match="no model there"):
+        load_tokenizer(str(tmp_path / "empty"))
+
+
+def test_code_that_comes_with_a_model_is_never_run(tmp_path: Path) -> None:
+    folder = saved(tmp_path / "model", word_level())
+    (folder / "trap.py").write_text("raise SystemExit('ran')\n")
+    config = json.loads((folder / "config.json").read_text())
+    config |= {"model_type": "trap", "auto_map": {"AutoConfig": "trap.T", "AutoModelForCausalLM": "trap.T"}}
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(InputError, match="cannot load the model"):
+        load(str(folder))
