@@ -71,6 +71,7 @@ def test_efficiency_at_smoke_scale(capsys: pytest.CaptureFixture[str], tmp_path:
         ("construct train --rates 0", "learning rate"),
         ("construct train --chart nowhere.txt", "a chart is saved as"),
         ("construct efficiency --scale huge", "huge"),
+        ("construct efficiency --scale smoke --processes 0", "at least 1"),
     ],
 )
 def test_refusals_name_what_is_wrong(arguments: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -155,9 +155,9 @@ def measure(job: Job, recipe: Recipe | None = None) -> Point:
 def figure(scale: Scale, processes: int | None = None, advance: Advance = lambda *_, **__: None) -> list[Point]:
     """Every point of the figure at a scale, on all cores unless told otherwise."""
     grid = jobs(scale)
+    if processes is not None and processes < 1:
+        raise InputError(f"{processes} processes: use at least 1")
     workers = processes or os.cpu_count() or 1
-    if workers < 1:
-        raise InputError(f"{workers} processes: use at least 1")
     points = []
     context = multiprocessing.get_context("spawn")  # a forked torch may hang
     with ProcessPoolExecutor(workers, mp_context=context, initializer=torch.set_num_threads, initargs=(1,)) as pool:
