@@ -49,10 +49,13 @@ def exam(
         One JSON object on standard output.
     """
     from openbook.charts import check_path
+    from openbook.errors import InputError
     from openbook.training.exam import examine
     from openbook.training.run import reopen
 
     check_path(chart)
+    if samples is not None and samples < 1:
+        raise InputError(f"--samples is {samples}: examine at least one")
     config, model, encoder, source = reopen(run, data, samples)
     with progress("exam", len(open_) + 1) as advance:
         rows = examine(

@@ -1,0 +1,82 @@
+"""`openbook exam` on the command line."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from openbook.cli import main
+from openbook.records import Run
+
+
+def test_the_curve_of_a_model_that_has_learned(learned: Path, told: Any) -> None:
+    exam, code = told("exam", learned, "--generate")
+    assert code == 0
+    rows = exam["rows"]
+    assert [(row["book"], row["open"]) for row in rows] == [
+        *[("right", share) for share in (0.0, 0.25, 0.5, 0.75, 1.0)],
+        ("wrong", 1.0),
+    ]
+    for row in rows:
+        assert 0 <= row["low"] <= row["accuracy"] <= row["high"] <= 1 and row["chance"] < 0.2
+    closed, wrong = rows[0], rows[-1]
+    assert closed["accuracy"] >= 0.95 and wrong["accuracy"] < closed["accuracy"]
+    assert closed["pieces"] == 0 and rows[4]["pieces"] == 2  # the one needed, and a quarter of the four others
+    assert 1 < wrong["pieces"] <= 2
+    # written greedily or examined token by token, a whole answer is right in the same cases
+    assert [row["generated_match"] for row in rows] == [row["exact_match"] for row in rows]
+
+
+def test_a_run_says_the_same_at_its_end_and_in_the_exam(learned: Path, told: Any) -> None:
+    exam, _ = told("exam", learned, "--open", 0, "--open", 1)
+    ended = Run(learned).read("result.json")
+    assert [row["accuracy"] for row in exam["rows"] if row["book"] == "right"] == [
+        ended["accuracy"]["closed_book"],
+        ended["accuracy"]["open_book"],
+    ]
+
+
+def test_the_table_and_the_chart(learned: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for name in ("curve.png", "curve.svg"):
+        assert main(["exam", str(learned), "--chart", str(tmp_path / name)]) == 0
+    shown = capsys.readouterr().out
+    for word in ("accuracy", "95 % interval", "chance", "exact match", "wrong", "30 examples", "clustered by example"):
+        assert word in shown
+    assert (tmp_path / "curve.png").read_bytes().startswith(b"\x89PNG")
+    assert "share of the book open" in (tmp_path / "curve.svg").read_text()
+
+
+def test_other_data_can_be_examined(learned: Path, tmp_path: Path, told: Any) -> None:
+    path = tmp_path / "other.jsonl"
+    path.write_text('{"prompt": "Who rules Vellmora?", "completion": " Queen Ilva"}\n')
+    exam, code = told("exam", learned, "--data", path)
+    assert code == 0 and exam["rows"][0]["samples"] == 1
+    assert exam["rows"][0]["accuracy"] == 1.0 and len(exam["rows"]) == 5  # one record has no wrong book
+
+
+def test_fewer_samples_and_another_seed(learned: Path, told: Any) -> None:
+    exam, _ = told("exam", learned, "--samples", 4, "--seed", 5, "--open", 0.5)
+    assert [row["samples"] for row in exam["rows"]] == [4, 4]
+
+
+def test_bad_input_is_refused(learned: Path, tmp_path: Path, refused: Any) -> None:
+    assert "has no config.json" in refused("exam", tmp_path / "absent")
+    assert "between 0 and 1" in refused("exam", learned, "--open", "1.5")
+    assert "at least one" in refused("exam", learned, "--samples", "0")
+    assert "a chart is saved as" in refused("exam", learned, "--chart", tmp_path / "curve.pdf")
+    assert "no such file" in refused("exam", learned, "--data", tmp_path / "absent.jsonl")
+
+
+def test_a_run_that_was_tampered_with_is_refused(learned: Path, tmp_path: Path, refused: Any) -> None:
+    copy = tmp_path / "copy"
+    shutil.copytree(learned, copy)
+    weights = copy / "model" / "model.safetensors"
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(content)
+    assert "model/model.safetensors was changed after the run" in refused("exam", copy)
+    (copy / "manifest.json").unlink()
+    assert "did not finish" in refused("exam", copy)

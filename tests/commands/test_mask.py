@@ -1,0 +1,101 @@
+"""`openbook mask` on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.tiny import chatting, tiny
+
+from openbook.cli import main
+
+FACTS = Path(__file__).parents[2] / "examples" / "facts.jsonl"
+
+
+def data(folder: Path, *records: dict[str, Any]) -> Path:
+    path = folder / "facts.jsonl"
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
+
+
+def test_the_example_of_the_readme_has_a_sound_mask(told: Any) -> None:
+    shown, code = told("mask", "--data", FACTS)
+    assert code == 0 and shown["ok"] and shown["problems"] == [] and shown["checked"] == 30
+    (first, _) = shown["examples"]
+    tokens = first["tokens"]
+    assert first["targets"] == sum(token["loss"] for token in tokens) > 0
+    assert {token["kind"] for token in tokens if token["loss"]} == {"answer", "words"}
+    record = next(r for r in map(json.loads, FACTS.read_text().splitlines()) if r["prompt"] in _text(tokens, "prompt"))
+    assert _text(tokens, "answer") == record["completion"]
+    assert _text(tokens, "words") == "<END>"
+
+
+def _text(tokens: list[dict[str, Any]], kind: str) -> str:
+    return "".join(token["text"] for token in tokens if token["kind"] == kind)
+
+
+def test_the_book_closes_with_progress(told: Any) -> None:
+    start, end = (told("mask", "--data", FACTS, "--progress", p, "--set", "training.epochs=9")[0] for p in (0, 1))
+    assert all("piece" in {t["kind"] for t in example["tokens"]} for example in start["examples"])
+    closed = [example for example in end["examples"] if "piece" not in {t["kind"] for t in example["tokens"]}]
+    assert len(closed) == len(end["examples"])  # one section: all of it, whichever way the coin falls
+
+
+def test_a_person_sees_the_text(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["mask", "--data", str(FACTS), "--examples", "1", "--set", "curriculum.preset=no-dropout"]) == 0
+    shown = capsys.readouterr().out
+    assert "carry loss" in shown and "⏎" in shown and "<END>" in shown
+    assert "30 positions checked, 0 with a wrong mask" in shown
+
+
+def test_the_task_is_shown_too(told: Any) -> None:
+    shown, code = told("mask", "--set", "task.depth=2", "--set", "task.chars=3", "--set", "task.lengths=[4, 6]")
+    assert code == 0 and shown["checked"] == 1000
+    assert {token["kind"] for token in shown["examples"][0]["tokens"] if token["loss"]} >= {"thought", "answer"}
+
+
+def test_a_models_tokenizer_template_and_window_are_used(tmp_path: Path, told: Any, refused: Any) -> None:
+    tiny().save_pretrained(tmp_path / "model")
+    chatting().save_pretrained(tmp_path / "model")
+    facts = data(tmp_path, {"prompt": "Who rules? ", "completion": "Queen Ilva"})
+    shown, code = told("mask", "--data", facts, "--model", tmp_path / "model")
+    assert code == 0
+    text = "".join(token["text"] for token in shown["examples"][0]["tokens"])
+    assert text.startswith("<|im_start|>user\n") and text.endswith("Queen Ilva<|im_end|>\n")
+    long = data(tmp_path, {"prompt": "Who?", "completion": "x" * 3000})  # the model's window is 512
+    complaint = refused("mask", "--data", long, "--model", tmp_path / "model")
+    assert f"{long}:1" in complaint and "window of 512" in complaint
+
+
+def test_a_wrong_mask_ends_with_exit_code_two(tmp_path: Path, told: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    good = {"prompt": "Who rules Vellmora?", "completion": " Queen"}
+    merging = {"prompt": "Who rules Vellmora? ", "completion": "Queen"}
+    facts = data(tmp_path, *[good] * 6, merging)
+    settings = ["--set", "training.shuffle=false"]
+    shown, code = told("mask", "--data", facts, *settings)
+    assert code == 2 and not shown["ok"]
+    assert [problem["position"] for problem in shown["problems"]] == [6]  # found though it is not among those shown
+    assert "across the boundary" in shown["problems"][0]["problems"][0]
+    assert main(["mask", "--data", str(facts), *settings]) == 2
+    assert "7 positions checked, 1 with a wrong mask" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments, complaint",
+    [
+        (["--progress", "1.5"], "training goes from 0 to 1"),
+        (["--examples", "0"], "show at least one"),
+        (["--set", "training.max_length=2"], "does not fit into a window of 2"),
+        (["--set", "chat=true"], "has no chat template"),
+        (["--curriculum", "aneal"], "did you mean 'anneal'"),
+    ],
+)
+def test_bad_input_is_refused(arguments: list[str], complaint: str, refused: Any) -> None:
+    assert complaint in refused("mask", "--data", FACTS, *arguments)
+
+
+def test_an_empty_target_is_refused_with_its_line(tmp_path: Path, refused: Any) -> None:
+    facts = data(tmp_path, {"prompt": "a", "completion": "b"}, {"prompt": "a", "completion": ""})
+    assert f"{facts}:2: 'completion' is empty" in refused("mask", "--data", facts)
