@@ -4,18 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 from rich.table import Table
 
 from openbook.console import emit_json, err, out, progress
+from openbook.errors import InputError
 
 Settings = Annotated[list[str], Parameter(name=["--set", "-s"], negative="")]
 
-_STAGE_ONE = {  # what goes before any config: a file and flags go over it
-    "task": {"codebook": "fresh", "chain": "explicit"},
-    "curriculum": {"candidates": "needed", "others": 0.25, "drop": "0", "silence": "0@0.1,1@0.6"},
+EXIT_NOT_CAPABLE = 1  # a student that cannot read is saved, but not called a reader
+
+_OPEN_BOOK = {"candidates": "needed", "others": 0.25, "drop": "0"}
+_STAGE_ONE: dict[str, dict[str, Any]] = {
+    "reading": {"task": {"codebook": "fresh", "text": "composite"}, "reading": {}, "curriculum": _OPEN_BOOK},
+    "chain-of-thought": {
+        "task": {"codebook": "fresh", "chain": "explicit"},
+        "curriculum": {**_OPEN_BOOK, "silence": "0@0.1,1@0.6"},
+    },
 }
 
 
@@ -39,7 +46,7 @@ def learn(
     force: bool = False,
     dry_run: bool = False,
     json: bool = False,
-) -> None:
+) -> int:
     """Teach a model with the book open, closing it as training goes on.
 
     The loss is on the completion alone; the book is in the context until the curriculum takes it away. Leaves a run
@@ -104,12 +111,13 @@ def learn(
         "seed": seed,
         "skip_bad": skip_bad or None,
     }
-    _run(config, set_, flags, {}, out_folder, Going(force, resume, allow_changes), dry_run, json)
+    return _run(config, set_, flags, {}, out_folder, Going(force, resume, allow_changes), dry_run, json)
 
 
 def prepare(
     *,
     config: Path | None = None,
+    method: Literal["reading", "chain-of-thought"] | None = None,
     model: str | None = None,
     depth: int | None = None,
     chars: int | None = None,
@@ -123,18 +131,22 @@ def prepare(
     force: bool = False,
     dry_run: bool = False,
     json: bool = False,
-) -> None:
+) -> int:
     """Teach a model to read: translation with a fresh random codebook in every example.
 
-    The chain of thought is explicit at first; from 10 % to 60 % of training its words are replaced by thinking
-    tokens, first to last. What comes out is the model that `openbook learn` starts from.
+    By default a small student is made and taught from nothing in a minute or two: one level first, then more, until it
+    reads silently. With `--method chain-of-thought` (and for any other model) it is done as in the paper: the chain of
+    thought is explicit at first; from 10 % to 60 % of training its words are replaced by thinking tokens, first to
+    last. What comes out is the model that `openbook learn` starts from.
 
-        openbook prepare --depth 2 --chars 8 --samples 100000 --out runs/prepare
+        openbook prepare --depth 3 --chars 8 --out runs/prepare
 
     Parameters
     ----------
     config
         YAML file, or the name of a shipped config; flags and --set go over it.
+    method
+        reading (for the student) or chain-of-thought (for any model).
     model
         Folder or Hugging Face name to start from; without it, a small Llama is made.
     depth
@@ -170,7 +182,13 @@ def prepare(
         "training.learning_rate": learning_rate,
         "seed": seed,
     }
-    _run(config, set_, flags, _STAGE_ONE, out_folder, Going(force, resume, allow_changes), dry_run, json)
+    if method == "reading" and (model is not None or samples is not None or learning_rate is not None):
+        raise InputError(
+            "--method reading makes its own student and ends when it can read: leave out --model, --samples"
+        )
+    alone = model is None and config is None and samples is None
+    stage = _STAGE_ONE[method or ("reading" if alone else "chain-of-thought")]
+    return _run(config, set_, flags, stage, out_folder, Going(force, resume, allow_changes), dry_run, json)
 
 
 @dataclass(frozen=True)
@@ -191,7 +209,7 @@ def _run(
     going: Going,
     dry_run: bool,
     json: bool,
-) -> None:
+) -> int:
     from openbook.records import Run
     from openbook.training.config import RunConfig, configured, validated
 
@@ -205,11 +223,15 @@ def _run(
 
         plan = estimate(config)
         emit_json(plan) if json else _show_plan(plan)
-        return
-    from openbook.training.run import carry_out
+        return 0
+    if config.reading is not None:
+        from openbook.training.prepare import carry_out_reading as carry_out
+    else:
+        from openbook.training.run import carry_out
 
     result = carry_out(config, folder, bar=progress, say=err.print, **vars(going))
     emit_json(result) if json else _show_result(result)
+    return 0 if result.get("capable", True) else EXIT_NOT_CAPABLE
 
 
 def _show_plan(plan: dict[str, Any]) -> None:
@@ -239,6 +261,9 @@ def _show_result(result: dict[str, Any]) -> None:
     out.print(table)
     if result.get("skipped"):
         out.print(f"{result['skipped']:,} records could not be read and were left out", style="yellow")
+    if "capable" in result:
+        verdict = "[green]ICL-capable[/]" if result["capable"] else "[bold red]not ICL-capable[/]"
+        out.print(f"{verdict}: open-book accuracy on fresh codebooks against a threshold of {result['threshold']:g}")
     out.print(
         f"{result['samples']:,} examples, {result['steps']:,} steps, {result['seconds']:.1f} s; run: {result['run']}"
     )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from collections.abc import Iterable
 from importlib import resources
 from pathlib import Path
@@ -98,6 +100,28 @@ class TrainingConfig(Strict):
         return self.batch_size or 64
 
 
+class ReadingConfig(Strict):
+    """The course in which a student learns to read; the defaults serve all sizes that were tried."""
+
+    batch_size: int = Field(64, ge=4)
+    matrix_lr: float = Field(0.02, gt=0)
+    lr: float = Field(3e-3, gt=0)
+    warmup: int = Field(20, ge=1, description="steps")
+    gate: float = Field(0.93, gt=0, lt=1, description="running accuracy that ends a stage")
+    margin: float = Field(0.03, ge=0, description="above the gate, at which the last stage begins to end")
+    window: int = Field(5, ge=1, description="steps over which accuracy is averaged")
+    final_steps: int = Field(60, ge=1, description="over which the learning rate goes to zero")
+    most_steps: int = Field(6000, ge=1)
+    capable: float = Field(0.98, gt=0, le=1, description="accuracy below which a student is not called capable")
+    others: float = Field(0.25, ge=0, le=1, description="share of the unused rules that is shown")
+    missing: float = Field(0.5, ge=0, lt=1, description="share of the last stage's examples with pages missing")
+    width: int = Field(64, ge=8)
+    heads: int = Field(2, ge=1)
+    head: int = Field(32, ge=2, multiple_of=2)
+    mlp: int = Field(128, ge=8)
+    lag: bool = Field(True, description="each level stands half a bigram to the right of the one before")
+
+
 class ExamConfig(Strict):
     """How it is examined."""
 
@@ -132,6 +156,22 @@ _STUDENT: dict[str, Any] = {
 }
 
 
+def _fit_to_student(values: dict[str, Any]) -> None:
+    """A student's vocabulary is made for one task, which therefore need not be named again."""
+    model = values.get("model")
+    path = Path(str(model["path"])) if isinstance(model, dict) and model.get("path") else None
+    task = values.get("task")
+    if path is None or not isinstance(task, dict):
+        return
+    for folder in (path / "model", path):
+        with contextlib.suppress(OSError, ValueError):
+            shape = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+            if shape.get("model_type") == "openbook_student":
+                made_for = {"text": "composite", "depth": shape["depth"], "chars": shape["chars"]}
+                values["task"] = {**made_for, **{k: v for k, v in task.items() if v is not None}}
+                return
+
+
 class RunConfig(Strict):
     """One run of `openbook learn` or `openbook prepare`."""
 
@@ -142,6 +182,7 @@ class RunConfig(Strict):
     samples: int | None = Field(None, ge=1, description="examples to train on; all of the data, or 10,000 of the task")
     curriculum: Annotated[Curriculum, BeforeValidator(_curriculum)] = curriculum_named("anneal")
     training: TrainingConfig = TrainingConfig()
+    reading: ReadingConfig | None = Field(None, description="the course of a student; instead of `training`")
     exam: ExamConfig = ExamConfig()
     think: str = Field(THINK, description="the thinking token")
     chat: bool | None = Field(None, description="use the tokenizer's chat template; if it has one, by default")
@@ -156,6 +197,7 @@ class RunConfig(Strict):
         filled = dict(values)
         if filled.get("data") is None and filled.get("task") is None:
             filled["task"] = {}
+        _fit_to_student(filled)
         training = filled.get("training") or {}
         if isinstance(training, dict):  # anything else is refused by its own rules
             model = filled.get("model") or {}

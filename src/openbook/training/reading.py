@@ -12,8 +12,6 @@ The stages (levels, share of unused rules, lengths) are passed when accuracy doe
 from __future__ import annotations
 
 import copy
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,37 +22,15 @@ from torch import Tensor, nn
 from openbook.book.shelf import Bank
 from openbook.book.translations import Translations
 from openbook.curriculum import Curriculum, Plan, Schedule
-from openbook.errors import InputError
 from openbook.randomness import keyed_words
 from openbook.training.batches import Collator, PositionDataset
+from openbook.training.config import ReadingConfig
 from openbook.training.encode import Encoder
 from openbook.training.models import make_tokenizer
 from openbook.training.optimizers import muon_adamw
 from openbook.training.student import Geometry, StudentConfig, StudentForCausalLM, student_config
 
 MANY = 2**40  # codebooks to draw from; a run sees each of them at most once
-
-
-@dataclass(frozen=True)
-class ReadingConfig:
-    """Settings of the reading course; the defaults serve all sizes that were tried."""
-
-    batch_size: int = 64
-    matrix_lr: float = 0.02
-    lr: float = 3e-3
-    warmup: int = 20  # steps
-    gate: float = 0.93  # running accuracy that ends a stage
-    capable: float = 0.98  # accuracy on fresh codebooks below which a student is not called capable
-    others: float = 0.25  # share of the unused rules that is shown
-    missing: float = 0.5  # share of the examples of the last stage that have pages missing
-    final_steps: int = 60  # over which the learning rate goes to zero
-    width: int = 64
-    heads: int = 2
-    head: int = 32
-    mlp: int = 128
-    lag: bool = True  # each level half a bigram to the right of the one before
-    most_steps: int = 6000
-    window: int = 5  # steps over which accuracy is averaged
 
 
 @dataclass(frozen=True)
@@ -211,69 +187,74 @@ def accuracy(known: list[Tensor], batch: ReadingBatch, only_complete: bool = Tru
     return [float((k[rows].argmax(-1) == wanted[:, i]).float().mean()) for i, k in enumerate(known)]
 
 
-@dataclass
-class Reader:
-    """What the course leaves: the student, whether it can read, and how it went."""
+class Lesson:
+    """The course in progress. What a step does depends on the seed, the step and the counters alone."""
 
-    model: StudentForCausalLM
-    tokenizer: Any
-    capable: bool
-    accuracy: float
-    steps: int
-    samples: int
-    seconds: float
-    log: list[dict[str, Any]]
+    def __init__(self, depth: int, chars: int, lengths: tuple[int, int], seed: int, settings: ReadingConfig) -> None:
+        self.settings, self.lengths = settings, lengths
+        self.course = Course(depth, chars, seed)
+        self.stages = stages(depth, lengths, settings)
+        size = (settings.width, settings.heads, settings.head, settings.mlp)
+        self.model = looped(student_config(depth, chars, *size, lag=settings.lag), seed)
+        self.optimizer = muon_adamw(self.model, settings.matrix_lr, settings.lr)
+        self._peaks = [group["lr"] for group in self.optimizer.param_groups]
+        self.step = self.samples = self.stage = self.ending = 0
+        self.recent: list[float] = []
 
+    def counters(self) -> dict[str, Any]:
+        """What a checkpoint must hold besides weights and optimiser."""
+        names = ("step", "samples", "stage", "ending", "recent")
+        return {name: getattr(self, name) for name in names}
 
-def learn_to_read(
-    depth: int,
-    chars: int,
-    lengths: tuple[int, int] = (20, 40),
-    seed: int = 0,
-    config: ReadingConfig | None = None,
-    report: Callable[..., None] = lambda **_: None,
-) -> Reader:
-    """Take the course. `report` is told of every tenth step: stage, step, loss and accuracy at each level."""
-    settings = config or ReadingConfig()
-    course = Course(depth, chars, seed)
-    shape = student_config(depth, chars, settings.width, settings.heads, settings.head, settings.mlp, lag=settings.lag)
-    model = looped(shape, seed)
-    optimizer = muon_adamw(model, settings.matrix_lr, settings.lr)
-    peak = [group["lr"] for group in optimizer.param_groups]
-    plan = stages(depth, lengths, settings)
-    stage, step, samples, ending = 0, 0, 0, 0
-    recent: list[float] = []
-    log: list[dict[str, Any]] = []
-    started = time.perf_counter()
-    while step < settings.most_steps and ending < settings.final_steps:
-        here = plan[stage]
-        size = settings.batch_size if here.levels < 2 else settings.batch_size // 2
-        batch = course.batch(here, step, size, settings.missing)
-        known, looked_up = passes(model, batch)
+    def restore(self, counters: dict[str, Any]) -> None:
+        for name, value in counters.items():
+            setattr(self, name, value)
+
+    @property
+    def finished(self) -> bool:
+        return self.step >= self.settings.most_steps or self.ending >= self.settings.final_steps
+
+    @property
+    def levels(self) -> int:
+        return self.stages[self.stage].levels
+
+    def take_step(self) -> dict[str, Any]:
+        """One step of training; returns the loss and the accuracy at each level, on examples with all pages."""
+        settings, here = self.settings, self.stages[self.stage]
+        size = settings.batch_size if here.levels < 2 else max(2, settings.batch_size // 2)
+        batch = self.course.batch(here, self.step, size, settings.missing)
+        known, looked_up = passes(self.model, batch)
         loss = _loss(known, batch.wanted) + _loss(looked_up, batch.shifted)
-        optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
-        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-        rate = min(1.0, (step + 1) / settings.warmup) * (1.0 if here.levels < 3 else 0.5)
-        if ending or (stage == len(plan) - 1 and _mean(recent, settings.window) > settings.gate + 0.03):
-            ending += 1
-            rate *= 1 - ending / settings.final_steps
-        for group, top in zip(optimizer.param_groups, peak, strict=True):
-            group["lr"] = top * rate
-        optimizer.step()
-        step, samples = step + 1, samples + size
+        nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)
+        self._set_rates(here)
+        self.optimizer.step()
         by_level = accuracy(known, batch)
-        recent.append(by_level[-1])
-        if step % 10 == 0 or ending == settings.final_steps:
-            log.append({"step": step, "stage": stage + 1, "loss": float(loss.detach()), "accuracy": by_level})
-            report(**log[-1], stages=len(plan), levels=here.levels)
-        if stage < len(plan) - 1 and _mean(recent, settings.window) > settings.gate:
-            stage, recent = stage + 1, []
-    reader = untied(model)
-    score = read_accuracy(reader, course, lengths, settings)
-    seconds = time.perf_counter() - started
-    capable = score >= settings.capable
-    return Reader(reader, course.tokenizer, capable, score, step, samples, seconds, log)
+        self.step, self.samples = self.step + 1, self.samples + size
+        self.recent = [*self.recent, by_level[-1]][-settings.window :]
+        if self.stage < len(self.stages) - 1 and self._running() > settings.gate:
+            self.stage, self.recent = self.stage + 1, []
+        return {"loss": float(loss.detach()), "accuracy": by_level}
+
+    def _running(self) -> float:
+        full = len(self.recent) == self.settings.window
+        return float(np.mean(self.recent)) if full else 0.0
+
+    def _set_rates(self, here: Stage) -> None:
+        """Warm up, halve from three levels on, and go to zero once the last stage is nearly mastered."""
+        settings = self.settings
+        rate = min(1.0, (self.step + 1) / settings.warmup) * (1.0 if here.levels < 3 else 0.5)
+        last = self.stage == len(self.stages) - 1
+        if self.ending or (last and self._running() > settings.gate + settings.margin):
+            self.ending += 1
+            rate *= 1 - self.ending / settings.final_steps
+        for group, peak in zip(self.optimizer.param_groups, self._peaks, strict=True):
+            group["lr"] = peak * rate
+
+    def reader(self) -> StudentForCausalLM:
+        """The student as it is now, with layers of its own."""
+        return untied(self.model)
 
 
 def _loss(logits: list[Tensor], wanted: Tensor) -> Tensor:
@@ -281,30 +262,3 @@ def _loss(logits: list[Tensor], wanted: Tensor) -> Tensor:
     n = logits[0].shape[-1]
     each = [nn.functional.cross_entropy(x.reshape(-1, n), wanted[:, i].reshape(-1)) for i, x in enumerate(logits)]
     return torch.stack(each).mean()
-
-
-def _mean(values: list[float], window: int) -> float:
-    return float(np.mean(values[-window:])) if len(values) >= window else 0.0
-
-
-@torch.no_grad()
-def read_accuracy(
-    model: StudentForCausalLM, course: Course, lengths: tuple[int, int], config: ReadingConfig, batches: int = 8
-) -> float:
-    """Silent accuracy on fresh codebooks that the course never used, full context with unused rules among them."""
-    stage = Stage(course.depth, config.others, lengths)
-    results = []
-    for number in range(batches):
-        batch = course.batch(stage, 2**30 + number, 64, 0.0)
-        known, _ = passes(model, batch)
-        results.append(accuracy(known, batch)[-1])
-    return float(np.mean(results))
-
-
-def check_capable(reader: Reader, config: ReadingConfig) -> None:
-    """Refuse to pass off as a reader what cannot read."""
-    if not reader.capable:
-        raise InputError(
-            f"after {reader.steps} steps the student reads with accuracy {reader.accuracy:.3f}, below "
-            f"{config.capable}: it is not ICL-capable. Try another seed, or more steps"
-        )

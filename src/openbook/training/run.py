@@ -176,7 +176,7 @@ def carry_out(
         )
 
     with run.lock(), stopping_at_signals() as stopped:
-        start = _where_to_start(run, say) if resume else None
+        start = where_to_start(run, say) if resume else None
         every = config.exam.every or max(1, steps // EXAMS_DURING_TRAINING)
         started = time.perf_counter()
         with bar("training", steps) as advance:
@@ -221,7 +221,7 @@ def carry_out(
     return {"run": str(folder), **result}
 
 
-def _where_to_start(run: Run, say: Callable[[str], None]) -> checkpoint.Found | None:
+def where_to_start(run: Run, say: Callable[[str], None]) -> checkpoint.Found | None:
     """The newest whole checkpoint, with the log cut back to it; what was passed over is said."""
     found = checkpoint.newest(run.checkpoints)
     for line in found.passed_over if found else []:

@@ -1,0 +1,113 @@
+"""A student's course as a run: the same folder, the same guarantees, the same exam as any other training."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from openbook.errors import InputError, StoppedError
+from openbook.records import Run
+from openbook.training import checkpoint
+from openbook.training.config import RunConfig
+from openbook.training.encode import Encoder
+from openbook.training.exam import examine
+from openbook.training.reading import Lesson
+from openbook.training.resume import stopping_at_signals
+from openbook.training.run import Bar, accuracy_of, data_record, no_bar, sources_of, where_to_start
+
+LOG_EVERY = 10  # steps
+CHECKPOINT_EVERY = 100
+
+
+class _NoSchedule:
+    """The course sets its rates from its own counters."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Nothing to load."""
+
+
+def carry_out_reading(
+    config: RunConfig,
+    folder: Path,
+    force: bool = False,
+    resume: bool = False,
+    allow_changes: bool = False,
+    bar: Bar = no_bar,
+    say: Callable[[str], None] = lambda line: None,
+) -> dict[str, Any]:
+    """Teach a student to read and leave a run in `folder`; returns the keys of `openbook prepare --json`."""
+    if config.reading is None or config.task is None or config.task.text != "composite":
+        raise InputError("a reading course needs the task in composite text")
+    if not resume:
+        Run(folder).check_free(force)
+    source, exam_source = sources_of(config)
+    lesson = Lesson(config.task.depth, config.task.chars, config.task.lengths, config.seed, config.reading)
+    settings, data = config.model_dump(mode="json"), data_record(source, lesson.course.tokenizer)
+    run = Run.resume(folder, settings, data, allow_changes) if resume else Run.create(folder, settings, data, force)
+    if run.finished:
+        say(f"{folder} is finished already")
+        return {"run": str(folder), **run.read("result.json")}
+    with run.lock(), stopping_at_signals() as stopped:
+        found = where_to_start(run, say) if resume else None
+        if found is not None:
+            checkpoint.load_weights(found, lesson.model)
+            checkpoint.load_optimizer(found, lesson.optimizer, _NoSchedule())
+            lesson.restore(checkpoint.read_state(found)["lesson"])
+        started = time.perf_counter()
+        with bar("learning to read", len(lesson.stages)) as advance:
+            advance(lesson.stage)
+            while not lesson.finished and stopped() is None:
+                before = lesson.stage
+                metrics = lesson.take_step()
+                if lesson.step % LOG_EVERY == 0:
+                    run.log(step=lesson.step, stage=lesson.stage + 1, levels=lesson.levels, **metrics)
+                    known = " ".join(f"{share:.2f}" for share in metrics["accuracy"])
+                    advance(0, note=f"step {lesson.step}, {lesson.levels} levels, accuracy {known}")
+                advance(lesson.stage - before)
+                if lesson.step % CHECKPOINT_EVERY == 0:
+                    _save(run, lesson)
+        number = stopped()
+        if number is not None and not lesson.finished:
+            _save(run, lesson)
+            raise StoppedError(f"stopped at step {lesson.step}, which is saved; go on with --resume", number)
+        seconds = time.perf_counter() - started
+        model, tokenizer = lesson.reader(), lesson.course.tokenizer
+        encoder = Encoder(tokenizer, exam_source.bank, think=config.think, loss=config.training.loss)
+        exam = config.exam
+        rows = examine(
+            model,
+            encoder,
+            exam_source,
+            config.curriculum,
+            (0.0, 1.0),
+            False,
+            exam.samples,
+            config.seed,
+            exam.batch_size,
+        )
+        accuracy = vars(accuracy_of(rows))
+        run.save_model(model, tokenizer)
+        result = {
+            "steps": lesson.step,
+            "samples": lesson.samples,
+            "accuracy": accuracy,
+            "capable": accuracy["open_book"] >= config.reading.capable,
+            "threshold": config.reading.capable,
+            "exam": [row.as_dict() for row in rows],
+            "chance": rows[0].chance,
+            "seconds": round(seconds, 2),
+        }
+        shutil.rmtree(run.checkpoints, ignore_errors=True)
+        run.finish(result)
+    return {"run": str(folder), **result}
+
+
+def _save(run: Run, lesson: Lesson) -> None:
+    extra = {"lesson": lesson.counters(), "log": run.log_size()}
+    checkpoint.save(run.checkpoints, lesson.step, lesson.model, lesson.optimizer, _NoSchedule(), extra)
