@@ -51,8 +51,12 @@ def training_arguments(config: TrainingConfig, folder: Path | str, seed: int = 0
 
 
 def _training_arguments(config: TrainingConfig, folder: Path | str, seed: int, steps: int) -> TrainingArguments:
+    on_cpu = not torch.accelerator.is_available()
     return TrainingArguments(
         output_dir=str(folder),
+        use_cpu=on_cpu,
+        ddp_backend="gloo" if on_cpu else None,  # for torchrun; other devices have their own
+        ddp_find_unused_parameters=False,
         per_device_train_batch_size=config.micro_batch_size,
         learning_rate=config.learning_rate or 1e-4,
         adam_beta1=config.betas[0],
