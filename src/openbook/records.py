@@ -228,6 +228,9 @@ class Run:
             model.save_pretrained(aside, safe_serialization=True)
             tokenizer.save_pretrained(aside)
 
+    def drop_checkpoints(self) -> None:
+        shutil.rmtree(self.checkpoints, ignore_errors=True)
+
     def finish(self, result: dict[str, Any]) -> None:
         """Write the result and, last of all, the manifest."""
         write_json(self.folder / "result.json", result)

@@ -229,6 +229,11 @@ def _run(
     else:
         from openbook.training.run import carry_out
 
+    from openbook.training.processes import is_first
+
+    if not is_first():
+        carry_out(config, folder, **vars(going))
+        return 0
     result = carry_out(config, folder, bar=progress, say=err.print, **vars(going))
     emit_json(result) if json else _show_result(result)
     return 0 if result.get("capable", True) else EXIT_NOT_CAPABLE

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shutil
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -26,6 +25,7 @@ from openbook.training.config import RunConfig, TaskConfig, validated
 from openbook.training.encode import Encoder
 from openbook.training.exam import Row, examine
 from openbook.training.models import load, load_or_make, window_of
+from openbook.training.processes import Onlooker, is_first, wait_for_all
 from openbook.training.resume import ResumableTrainer, stopping_at_signals
 from openbook.training.train import Reporter, optimizer_of, training_arguments
 
@@ -143,7 +143,7 @@ def carry_out(
     say: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
     """Train as configured and leave a run in `folder`; returns the result (the keys of `openbook learn --json`)."""
-    if not resume:
+    if not resume and is_first():
         Run(folder).check_free(force)
     source, exam_source = sources_of(config)
     plan = plan_of(config, source)
@@ -157,7 +157,12 @@ def carry_out(
     for one, its_encoder in {id(source): (source, encoder), id(exam_source): (exam_source, exam_encoder)}.values():
         check_targets(one, its_encoder, config.curriculum, bar)
     settings, data = config.model_dump(mode="json"), data_record(source, tokenizer)
-    run = Run.resume(folder, settings, data, allow_changes) if resume else Run.create(folder, settings, data, force)
+    if not is_first():
+        wait_for_all()  # until the folder is there
+        run: Run = Onlooker(folder)
+    else:
+        run = Run.resume(folder, settings, data, allow_changes) if resume else Run.create(folder, settings, data, force)
+        wait_for_all()
     if run.finished:
         say(f"{folder} is finished already")
         return {"run": str(folder), **run.read("result.json")}
@@ -216,7 +221,7 @@ def carry_out(
             "skipped": len(getattr(source, "skipped", [])),
         }
         if not config.training.keep_checkpoints:
-            shutil.rmtree(run.checkpoints, ignore_errors=True)
+            run.drop_checkpoints()
         run.finish(result)
     return {"run": str(folder), **result}
 

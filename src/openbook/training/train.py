@@ -30,6 +30,7 @@ from openbook.training.batches import Collator, PositionDataset, Steps, pad_id_o
 from openbook.training.config import TrainingConfig
 from openbook.training.encode import Encoder
 from openbook.training.optimizers import muon_adamw
+from openbook.training.processes import are_several
 from openbook.training.targets import finite, output_layer, summed_loss, target_logits
 
 
@@ -55,7 +56,7 @@ def _training_arguments(config: TrainingConfig, folder: Path | str, seed: int, s
     return TrainingArguments(
         output_dir=str(folder),
         use_cpu=on_cpu,
-        ddp_backend="gloo" if on_cpu else None,  # for torchrun; other devices have their own
+        ddp_backend="gloo" if on_cpu and are_several() else None,  # other devices have their own
         ddp_find_unused_parameters=False,
         per_device_train_batch_size=config.micro_batch_size,
         learning_rate=config.learning_rate or 1e-4,
