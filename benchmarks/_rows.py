@@ -104,7 +104,8 @@ def main(title: str, measure: Callable[[], Iterable[Row]]) -> None:
     rows = []
     for row in measure():
         rows.append(row)
-        err.print(f"[dim]{row.label}: {_number(row.value)} {row.unit}[/dim]")
+        against = "" if row.ratio is None else f", {_number(row.ratio)}× the baseline"
+        err.print(f"[dim]{row.label}: {_number(row.value)} {row.unit}{against}[/dim]")
     if arguments.json:
         emit_json({"title": title, "rows": [row.to_json() for row in rows]})
     else:

@@ -47,7 +47,7 @@ from openbook.training.models import make_model, make_tokenizer
 from openbook.training.targets import all_logits_loss, summed_loss, target_logits
 from openbook.training.train import ContextEnhancedTrainer, training_arguments
 
-STEP, MICRO, STEPS, ROUNDS = 32, 8, 4, 4
+STEP, MICRO, STEPS, ROUNDS = 16, 4, 4, 3
 VOCABULARY = 128_256  # Llama 3's
 GOALS = {"tokens/s": 1.3, "step": 1 / 1.1, "memory": 1 / 0.4}
 TRL_MISSING = "TRL is not installed: pip install 'openbook[bench]'"
