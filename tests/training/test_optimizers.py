@@ -1,0 +1,89 @@
+"""Muon with AdamW: orthogonal updates, and torch's own AdamW where it is AdamW."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+
+from openbook.training.optimizers import MuonAdamW, muon_adamw, orthogonalised
+
+
+@pytest.mark.parametrize("shape", [(4, 8, 8), (3, 16, 6), (3, 6, 16)])
+def test_orthogonalised_matrices_have_singular_values_near_one(shape: tuple[int, ...]) -> None:
+    generator = torch.Generator().manual_seed(0)
+    result = orthogonalised(torch.randn(shape, generator=generator))
+    values = torch.linalg.svdvals(result)
+    assert ((values > 0.6) & (values < 1.3)).all()
+
+
+def test_a_stack_is_treated_matrix_by_matrix() -> None:
+    matrices = torch.randn(5, 7, 9, generator=torch.Generator().manual_seed(1))
+    together = orthogonalised(matrices)
+    apart = torch.stack([orthogonalised(matrix[None])[0] for matrix in matrices])
+    torch.testing.assert_close(together, apart)
+
+
+def test_vectors_follow_torchs_adamw() -> None:
+    ours, theirs = nn.Parameter(torch.randn(12)), None
+    theirs = copy.deepcopy(ours)
+    mine = MuonAdamW([], [ours], matrix_lr=0.1, lr=0.01, weight_decay=0.1)
+    torchs = torch.optim.AdamW([theirs], lr=0.01, betas=(0.9, 0.95), weight_decay=0.1)
+    for step in range(5):
+        gradient = torch.randn(12, generator=torch.Generator().manual_seed(step))
+        ours.grad, theirs.grad = gradient.clone(), gradient.clone()
+        mine.step()
+        torchs.step()
+    torch.testing.assert_close(ours, theirs)
+
+
+def test_matrices_follow_torchs_muon() -> None:
+    ours = nn.Parameter(torch.randn(8, 8, generator=torch.Generator().manual_seed(3)))
+    theirs = copy.deepcopy(ours)
+    mine = MuonAdamW([ours], [], matrix_lr=0.02, lr=0.01)
+    torchs = torch.optim.Muon([theirs], lr=0.02, weight_decay=0.0, momentum=0.95)
+    for step in range(3):
+        gradient = torch.randn(8, 8, generator=torch.Generator().manual_seed(step))
+        ours.grad, theirs.grad = gradient.clone(), gradient.clone()
+        mine.step()
+        torchs.step()
+    torch.testing.assert_close(ours, theirs, rtol=0.05, atol=0.02)  # torch orthogonalises in bfloat16
+
+
+def test_only_matrices_inside_the_blocks_go_to_muon() -> None:
+    from openbook.training.student import StudentForCausalLM, student_config
+
+    model = StudentForCausalLM(student_config(2, 3, width=16, heads=1, head=8, mlp=16))
+    optimizer = muon_adamw(model, 0.02, 0.003)
+    muon, adam = ({id(p) for p in group["params"]} for group in optimizer.param_groups)
+    assert muon == {id(p) for name, p in model.named_parameters() if "proj" in name}
+    assert muon | adam == {id(p) for p in model.parameters()}
+    assert not muon & adam
+
+
+def test_its_state_can_be_taken_up_again() -> None:
+    def made() -> tuple[list[nn.Parameter], MuonAdamW]:
+        generator = torch.Generator().manual_seed(5)
+        parameters = [nn.Parameter(torch.randn(shape, generator=generator)) for shape in ((6, 4), (4, 6), (5,))]
+        return parameters, MuonAdamW(parameters[:2], parameters[2:], 0.02, 0.01)
+
+    def walk(parameters: list[nn.Parameter], optimizer: MuonAdamW, steps: range) -> None:
+        for step in steps:
+            for number, parameter in enumerate(parameters):
+                seed = torch.Generator().manual_seed(10 * step + number)
+                parameter.grad = torch.randn(parameter.shape, generator=seed)
+            optimizer.step()
+
+    whole, optimizer = made()
+    walk(whole, optimizer, range(6))
+    first, optimizer = made()
+    walk(first, optimizer, range(3))
+    second, resumed = made()
+    for old, new in zip(first, second, strict=True):
+        new.data.copy_(old.data)
+    resumed.load_state_dict(copy.deepcopy(optimizer.state_dict()))
+    walk(second, resumed, range(3, 6))
+    for a, b in zip(whole, second, strict=True):
+        assert torch.equal(a, b)

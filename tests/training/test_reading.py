@@ -1,0 +1,144 @@
+"""Learning to read: the course, the loop and its untying, and a reader at the end."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from openbook.cli import main
+from openbook.training.config import ReadingConfig
+from openbook.training.reading import Course, Lesson, Stage, accuracy, looped, passes, stages, untied
+from openbook.training.student import student_config
+
+SETTINGS = ReadingConfig(width=16, heads=1, head=8, mlp=16, batch_size=8, most_steps=12)
+
+
+def test_the_course_grows_to_the_depth_and_ends_at_the_full_lengths() -> None:
+    course = stages(5, (20, 40), SETTINGS)
+    assert [stage.levels for stage in course] == [1, 1, 2, 3, 5, 5]
+    assert course[0].others == 0 and course[-1] == Stage(5, 0.25, (20, 40), missing=True)
+    assert [stage.levels for stage in stages(1, (4, 8), SETTINGS)] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("levels", [1, 2, 3])
+def test_a_batch_says_what_the_oracle_says(levels: int) -> None:
+    """Rules looked up in the tokens translate the given string into what the slots are to know."""
+    course = Course(3, 4, seed=2)
+    config = student_config(3, 4)
+    size, batch = 16, course.batch(Stage(levels, 0.25, (4, 8)), 5, 6, 0.0)
+    for row in range(6):
+        ids = batch.ids[row].numpy()
+        rules = ids[ids >= config.first_rule] - config.first_rule
+        table = {(int(r) // size**2, int(r) // size % size): int(r) % size for r in rules}
+        given = ids[(ids >= size) & (ids < 4 * size)] - size
+        level, string = int(given[0]) // size, given % size
+        for i in range(levels):
+            characters = np.stack([string // 4, string % 4], 1).reshape(-1)
+            shifted = np.roll(characters, -1).reshape(-1, 2)
+            assert (batch.shifted[row, i].numpy() == shifted).all()
+            string = np.array([table[level + i, int(a * 4 + b)] for a, b in shifted])
+            assert (batch.wanted[row, i].numpy() == np.stack([string // 4, string % 4], 1)).all()
+        think = (config.pad_token_id or 0) + 3
+        assert (batch.ids[row, batch.slots[row].reshape(-1)] == think).all()
+
+
+def test_pages_are_missing_from_the_second_half_alone() -> None:
+    course = Course(2, 4, seed=0)
+    config = student_config(2, 4)
+    batch = course.batch(Stage(2, 0.0, (8, 8), missing=True), 0, 64, 0.5)
+    assert batch.complete.tolist() == [True] * 32 + [False] * 32
+    rules = (batch.ids >= config.first_rule).sum(1).float()
+    assert rules[32:].mean() < 0.8 * rules[:32].mean()
+
+
+def test_a_step_is_a_function_of_the_seed_alone() -> None:
+    first, second = Course(3, 4, seed=1), Course(3, 4, seed=1)
+    stage = Stage(2, 0.25, (4, 12))
+    second.batch(stage, 3, 8, 0.5)
+    a, b = (course.batch(stage, 7, 8, 0.5) for course in (first, second))
+    assert torch.equal(a.ids, b.ids) and torch.equal(a.wanted, b.wanted)
+    assert not torch.equal(a.ids[0, :5], Course(3, 4, seed=9).batch(stage, 7, 8, 0.5).ids[0, :5])
+
+
+def test_untying_changes_nothing_and_the_whole_model_agrees_with_the_passes() -> None:
+    course = Course(3, 4, seed=0)
+    model = looped(student_config(3, 4, width=16, heads=1, head=8, mlp=16, lag=True), seed=0)
+    for parameter in model.parameters():
+        parameter.data.normal_(std=0.3)
+    batch = course.batch(Stage(3, 0.25, (6, 6)), 0, 4, 0.0)
+    apart = untied(model)
+    assert sum(p.numel() for p in apart.parameters()) > sum(p.numel() for p in model.parameters())
+    with torch.inference_mode():
+        known, _ = passes(model, batch)
+        known_apart, _ = passes(apart, batch)
+        logits = apart(input_ids=batch.ids, attention_mask=(batch.ids != apart.config.pad_token_id).long()).logits
+    for a, b in zip(known, known_apart, strict=True):
+        assert torch.equal(a, b)
+    rows = torch.arange(4)[:, None]
+    first, second = known[-1].unbind(-2)
+    together = (first[..., :, None] + second[..., None, :]).flatten(-2)
+    torch.testing.assert_close(logits[rows, batch.slots[:, -1]], together, rtol=1e-4, atol=1e-4)
+
+
+def test_a_lesson_taken_up_again_ends_the_same() -> None:
+    def lesson() -> Lesson:
+        return Lesson(2, 3, (4, 8), 0, SETTINGS)
+
+    whole, broken = lesson(), lesson()
+    for _ in range(8):
+        whole.take_step()
+    for _ in range(4):
+        broken.take_step()
+    resumed = lesson()
+    resumed.model.load_state_dict(broken.model.state_dict())
+    resumed.optimizer.load_state_dict(broken.optimizer.state_dict())
+    resumed.restore(json.loads(json.dumps(broken.counters())))
+    for _ in range(4):
+        resumed.take_step()
+    for a, b in zip(whole.model.parameters(), resumed.model.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+@pytest.mark.slow
+def test_a_student_learns_to_look_up_one_level() -> None:
+    """The real thing, as small as it gets: from nothing to reading MLT(1, 4) in seconds."""
+    lesson = Lesson(1, 4, (8, 12), 0, ReadingConfig(most_steps=600, missing=0.25))
+    while not lesson.finished:
+        lesson.take_step()
+    batch = lesson.course.batch(Stage(1, 0.25, (8, 12)), 2**30, 64, 0.0)
+    with torch.inference_mode():
+        score = accuracy(passes(lesson.reader(), batch)[0], batch)[0]
+    assert lesson.step < 600 and score > 0.97
+
+
+def test_what_cannot_read_is_not_called_capable(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--depth", "2", "--chars", "3", "--set", "reading.most_steps=3", "--set", "task.lengths=[4,8]"]
+    small = ["--set", "reading.width=16", "--set", "exam.samples=8", "--json", "--out", str(tmp_path / "run")]
+    assert main(["prepare", *options, *small]) == 1
+    result = json.loads(capsys.readouterr().out)
+    assert result["capable"] is False and result["steps"] == 3
+    assert (
+        main(
+            [
+                "learn",
+                "--model",
+                str(tmp_path / "run"),
+                "--samples",
+                "32",
+                "--json",
+                "--out",
+                str(tmp_path / "l"),
+                "--set",
+                "task.lengths=[4,8]",
+                "--set",
+                "exam.samples=8",
+            ]
+        )
+        == 0
+    )
+    learned = json.loads(capsys.readouterr().out)
+    assert learned["steps"] == 2 and set(learned["accuracy"]) == {"closed_book", "open_book"}
