@@ -99,7 +99,7 @@ def gap(
     chars: tuple[int, ...] = (2, 3, 4),
     depth: int = 6,
     seeds: int = 10,
-    budget: int = 1_000_000,
+    budget: int = 400_000,
     seed: int = 0,
     chart: Path | None = None,
     json: Annotated[bool, Parameter(negative="")] = False,
@@ -143,7 +143,7 @@ def gap(
     if json:
         emit_json({"seeds": seeds, "budget": budget, "seed": seed, "rows": rows, "fits": found})
         return
-    table = Table(title="characters of input until learned: median (95 % interval), runs done", title_justify="left")
+    table = Table(title="characters of input until learned: median (95 % interval) runs done", title_justify="left")
     for name in ("n", "d", "no context", "context, descent", "context, search"):
         table.add_column(name, justify="right")
     by_point = {(row["chars"], row["depth"], row["arm"]): row for row in rows}
@@ -152,28 +152,32 @@ def gap(
         table.add_row(str(n), str(d), *("" if row is None else _needed(row) for row in arms))
     out.print(table)
     growth = Table(title="growth fitted from depth 2 on, stopped runs counted as such", title_justify="left")
-    for name in ("n", "arm", "factor per level", "characters ∝ n^(c·d): c", "characters ∝ d^p: p"):
+    for name in ("n", "arm", "factor per level", "c of n^(c·d)", "p of d^p"):
         growth.add_column(name, justify="left" if name == "arm" else "right")
     for fit in found:
         growth.add_row(
             str(fit["chars"]),
             fit["arm"],
-            f"{fit['growth']:.2f} ({fit['low']:.2f} to {fit['high']:.2f})",
+            f"{fit['growth']:.2f} ({fit['low']:.2f}-{fit['high']:.2f})",
             f"{fit['exponent_of_n']:.2f}",
-            f"{fit['power_of_d']:.2f} ({fit['power_low']:.2f} to {fit['power_high']:.2f})",
+            f"{fit['power_of_d']:.2f} ({fit['power_low']:.2f}-{fit['power_high']:.2f})",
         )
     out.print(growth)
     out.print("The theorems: n^Ω(d) without context; O(n⁶ d log d) for search, that is p a little above 1.")
 
 
+def _short(value: float) -> str:
+    """Three digits are enough for a table: 950, 1.28k, 16.2k, 1.05M."""
+    for unit, name in ((1e6, "M"), (1e3, "k")):
+        if value >= unit:
+            return f"{value / unit:.3g}{name}"
+    return f"{value:.0f}"
+
+
 def _needed(row: dict[str, Any]) -> str:
-    high = f"{row['high']:,.0f}" if isfinite(row["high"]) else f"over {row['censored_at']:,.0f}"
-    done = f"{row['recovered']}/{row['runs']}"
-    if not isfinite(row["median"]):
-        return (
-            f"over {row['censored_at']:,.0f} (from {row['low']:,.0f}), {done}" if row["recovered"] else f"none, {done}"
-        )
-    return f"{row['median']:,.0f} ({row['low']:,.0f} to {high}), {done}"
+    beyond = f">{_short(row['censored_at'])}"
+    median, low, high = (_short(row[key]) if isfinite(row[key]) else beyond for key in ("median", "low", "high"))
+    return f"{median} ({low}-{high}) {row['recovered']}/{row['runs']}"
 
 
 @surrogate.command

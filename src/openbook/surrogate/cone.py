@@ -32,21 +32,21 @@ from openbook.surrogate.factored import (
 from openbook.surrogate.model import SHARPNESS, Floats, Mask, recovered, softmax
 from openbook.task import Codebook, translate_batch
 
+Found = tuple[int, Indices, Floats]  # a layer, columns of it, dL/dW of these columns
+
 TAIL = 1e-8  # a column whose probability outside its largest entry is above this is soft
 FLOOR = 1e-5  # labels less likely than this make the neglected tails matter
 
 
-@dataclass
+@dataclass(frozen=True)
 class Layer:
     """Cells of one layer of the cone, and what the backward pass needs of them."""
 
     cells: Indices  # positions, ascending
-    first: Indices  # row of `Layer.U` below for the first character of position j+1, or -1
-    second: Indices  # the same for the second character of position j
-    F_ca: Floats
-    S_ca: Floats
-    O_ck: Floats
-    U_cu: Floats | None  # marginals of the cells' images; the last layer needs none
+    after: Indices  # the positions after them
+    F_ca: Floats  # first characters of the bigrams after
+    S_ca: Floats  # second characters of the cells' own bigrams
+    O_ck: Floats  # their outer products
 
 
 class Trainer:
@@ -65,7 +65,12 @@ class Trainer:
         self.label_j: Indices = np.take_along_axis(self.rules_ik, self.bigram_ij, axis=1)[-1]
         self.start_j: Indices = run.inputs[0, 0::2].astype(np.int64) * self.chars + run.inputs[0, 1::2]
         self.pairs = self.label_j.size
-        self.eye = np.eye(self.chars)
+        self.next_j = np.roll(np.arange(self.pairs), -1)
+        self.eye = np.eye(self.chars**2)
+        # marginals that the oracle knows, before each layer; a pass writes its cells over them and puts them back
+        known = run.strings[0, :-1].astype(np.int64).reshape(self.depth, self.pairs, 2)
+        self.known_iju = np.eye(self.chars)[known].reshape(self.depth, self.pairs, -1)
+        self.pulled_ju = np.empty((self.pairs, 2 * self.chars))  # scratch of the backward pass
         self.W_ixk = np.array(W_ixk, dtype=np.float64)
         self.P_ixk = np.empty_like(self.W_ixk)
         self.M_iku = np.empty((self.depth, self.chars**2, 2 * self.chars))
@@ -76,113 +81,101 @@ class Trainer:
 
     def refresh(self, layer: int, columns: Indices, in_context: bool = True) -> None:
         """Recompute the effective columns after their weights, or their context, changed."""
-        A_xk = self.W_ixk[layer][:, columns].copy()
+        A_xk = self.W_ixk[layer][:, columns]
+        right = self.rules_ik[layer, columns], np.arange(columns.size)
         if in_context:
-            A_xk[self.rules_ik[layer, columns], np.arange(columns.size)] += 1
+            A_xk[right] += 1
         P_xk = softmax(A_xk, SHARPNESS)
         self.P_ixk[layer][:, columns] = P_xk
         self.M_iku[layer, columns] = marginals(P_xk)
-        P_xk[self.rules_ik[layer, columns], np.arange(columns.size)] = 0  # what is left is the tail: no cancellation
+        P_xk[right] = 0  # what is left is the tail: no cancellation
         self.soft_ik[layer, columns] = P_xk.sum(0) > TAIL
 
     def _forward(self) -> tuple[list[Layer | None], Floats | None]:
         """The cone's layers and the probability of each label inside it; None where the cone has not begun."""
         chars = self.chars
         layers: list[Layer | None] = []
-        inside_j = np.zeros(self.pairs, dtype=bool)
-        row_j = np.zeros(self.pairs, dtype=np.int64)
+        softened = self.soft_ik.any(1).tolist()
+        inside_j: Mask | None = None
+        cells: Indices = np.empty(0, dtype=np.int64)
         U_cu: Floats | None = None
-        layer: Layer | None = None
         for i in range(self.depth):
-            bigram_j = self.bigram_ij[i]
-            if U_cu is None:
-                cells = np.flatnonzero(self.soft_ik[i][bigram_j])
-                if cells.size == 0:
-                    layers.append(None)
-                    continue
-                first = second = np.full(cells.size, -1)
-                F_ca, S_ca = self.eye[bigram_j[cells] % chars], self.eye[bigram_j[cells] // chars]
-            else:
-                reached_j = inside_j | self.soft_ik[i][bigram_j]
-                reached_j[:-1] |= inside_j[1:]
-                reached_j[-1] |= inside_j[0]
-                cells = np.flatnonzero(reached_j)
-                after = cells + 1
-                if after[-1] == self.pairs:
-                    after[-1] = 0
-                known = len(U_cu)  # characters outside the cone are read from rows of the identity below it
-                F_ua = np.concatenate([U_cu[:, :chars], self.eye])
-                S_ua = np.concatenate([U_cu[:, chars:], self.eye])
-                bigram_c = bigram_j[cells]
-                from_first, from_second = inside_j[after], inside_j[cells]
-                first = np.where(from_first, row_j[after], -1)
-                second = np.where(from_second, row_j[cells], -1)
-                F_ca = F_ua[np.where(from_first, first, known + bigram_c % chars)]
-                S_ca = S_ua[np.where(from_second, second, known + bigram_c // chars)]
-            O_ck = (S_ca[:, :, None] * F_ca[:, None, :]).reshape(cells.size, -1)
-            U_cu = O_ck @ self.M_iku[i] if i < self.depth - 1 else None
-            layer = Layer(cells, first, second, F_ca, S_ca, O_ck, U_cu)
-            layers.append(layer)
-            inside_j[:] = False
-            inside_j[cells] = True
-            row_j[cells] = np.arange(cells.size)
-        if layer is None:
+            reached_j = self.soft_ik[i][self.bigram_ij[i]] if softened[i] else None
+            if inside_j is not None:
+                spread_j = inside_j.copy()
+                spread_j[:-1] |= inside_j[1:]
+                spread_j[-1] |= inside_j[0]
+                reached_j = spread_j if reached_j is None else reached_j | spread_j
+            if reached_j is None or not reached_j.any():
+                layers.append(None)
+                continue
+            known_ju = self.known_iju[i]
+            if U_cu is not None:
+                kept_cu = known_ju.take(cells, axis=0)
+                known_ju[cells] = U_cu
+            now = np.flatnonzero(reached_j)
+            after = self.next_j.take(now)
+            F_ca, S_ca = known_ju.take(after, axis=0)[:, :chars], known_ju.take(now, axis=0)[:, chars:]
+            if U_cu is not None:
+                known_ju[cells] = kept_cu
+            O_ck = (S_ca[:, :, None] * F_ca[:, None, :]).reshape(now.size, -1)
+            cells, inside_j = now, reached_j
+            if i < self.depth - 1:
+                U_cu = O_ck @ self.M_iku[i]
+            layers.append(Layer(cells, after, F_ca, S_ca, O_ck))
+        if inside_j is None:
             return layers, None
-        rows_ck = self.P_ixk[-1].take(self.label_j[layer.cells], axis=0)
-        return layers, np.einsum("ck,ck->c", rows_ck, layer.O_ck)
+        rows_ck = self.P_ixk[-1].take(self.label_j[cells], axis=0)
+        return layers, np.einsum("ck,ck->c", rows_ck, O_ck)
 
-    def gradient(self, down_to: int, only: int | None = None) -> tuple[float, list[tuple[int, Indices, Floats]]] | None:
+    def gradient(self, down_to: int, only: int | None = None) -> tuple[float, list[Found]] | None:
         """Loss and (layer, soft columns, dL/dW of them), for layers `down_to`.. or for the layer `only`.
 
         None when a label in the cone is too unlikely for the neglected tails.
         """
         layers, chance_c = self._forward()
-        if chance_c is None:
+        top = layers[-1]
+        if chance_c is None or top is None:
             return 0.0, []
         if chance_c.min() < FLOOR:
             return None
         loss = float(-np.log(chance_c).sum() / self.pairs)
         pull_c = -1 / (chance_c * self.pairs)
-        found = []
-        top = layers[-1]
-        assert top is not None
+        found: list[Found] = []
         last = self.depth - 1
         label_c = self.label_j[top.cells]
-        if self.soft_ik[last].any() and only in (None, last):
+        if only in (None, last) and self.soft_ik[last].any():
             columns = np.flatnonzero(self.soft_ik[last])
-            G_xk = np.zeros((self.chars**2, columns.size))
-            np.add.at(G_xk, label_c, top.O_ck[:, columns] * pull_c[:, None])
+            G_xk = self.eye.take(label_c, axis=1) @ (top.O_ck.take(columns, axis=1) * pull_c[:, None])
             found.append((last, columns, weight_gradient(self.P_ixk[last][:, columns], G_xk)))
         gO_ck = self.P_ixk[last].take(label_c, axis=0) * pull_c[:, None]
         for i in range(last - 1, down_to - 1, -1):
-            below, above = layers[i], layers[i + 1]
-            if below is None or above is None or below.U_cu is None:
+            above, below = layers[i + 1], layers[i]
+            if above is None or below is None:
                 break
-            gU_cu = self._to_marginals(gO_ck, above, below.U_cu.shape)
-            columns = np.flatnonzero(self.soft_ik[i]) if only in (None, i) else np.empty(0, dtype=np.int64)
-            if columns.size:
-                G_xk = spread(below.O_ck[:, columns].T @ gU_cu)
+            gU_cu = self._to_marginals(gO_ck, above, below.cells)
+            if only in (None, i) and self.soft_ik[i].any():
+                columns = np.flatnonzero(self.soft_ik[i])
+                G_xk = spread(below.O_ck.take(columns, axis=1).T @ gU_cu)
                 found.append((i, columns, weight_gradient(self.P_ixk[i][:, columns], G_xk)))
             if i > down_to:
                 gO_ck = gU_cu @ self.M_iku[i].T
         return loss, found
 
-    def _to_marginals(self, gO_ck: Floats, above: Layer, shape: tuple[int, ...]) -> Floats:
-        """From the outer products of one layer to the marginals of the cells below; each is read at most once."""
-        chars = self.chars
-        gO_caa = gO_ck.reshape(-1, chars, chars)
-        gU_cu = np.zeros(shape)
-        from_first, from_second = above.first >= 0, above.second >= 0
-        gF_ca = np.einsum("cab,ca->cb", gO_caa, above.S_ca)
-        gS_ca = np.einsum("cab,cb->ca", gO_caa, above.F_ca)
-        gU_cu[above.first[from_first], :chars] = gF_ca[from_first]
-        gU_cu[above.second[from_second], chars:] = gS_ca[from_second]
-        return gU_cu
+    def _to_marginals(self, gO_ck: Floats, above: Layer, cells: Indices) -> Floats:
+        """From the outer products of one layer to the marginals of the cells below it.
 
-    def exact_gradient(self, layers: list[int]) -> tuple[float, list[tuple[int, Indices, Floats]]]:
+        Each cell below was read once as a first and once as a second character, so its whole row is written here.
+        """
+        gO_caa = gO_ck.reshape(-1, self.chars, self.chars)
+        self.pulled_ju[above.after, : self.chars] = np.einsum("cab,ca->cb", gO_caa, above.S_ca)
+        self.pulled_ju[above.cells, self.chars :] = np.einsum("cab,cb->ca", gO_caa, above.F_ca)
+        return self.pulled_ju.take(cells, axis=0)
+
+    def exact_gradient(self, layers: list[int]) -> tuple[float, list[Found]]:
         """The same, for every column of the layers asked for and without neglecting anything."""
-        U_sju = one_hot_marginals(self.start_j[None], self.chars)
-        run = forward(self.P_ixk, self.M_iku, U_sju, self.label_j[None])
+        U_suj = one_hot_marginals(self.start_j[None], self.chars)
+        run = forward(self.P_ixk, self.M_iku, U_suj, self.label_j[None])
         G = backward(run, self.P_ixk, self.M_iku, self.label_j[None], layers)
         every = np.arange(self.chars**2)
         return float(run.loss_s[0]), [(i, every, weight_gradient(self.P_ixk[i], G[i][0])) for i in layers]
@@ -192,17 +185,19 @@ class Trainer:
 
         W <- clip(W - rate · dL/dW, 0, 1).
         """
-        self.refresh(layer, np.array([column]), in_context=False)
+        dropped = np.array([column])
+        self.refresh(layer, dropped, in_context=False)
         result = self.gradient(0 if full else layer, None if full else layer)
         if result is None:
             self.fallbacks += 1
             result = self.exact_gradient(list(range(self.depth)) if full else [layer])
         loss, found = result
         for i, columns, gW_xk in found:
-            W_xk = np.clip(self.W_ixk[i][:, columns] - rate * gW_xk, 0, 1)
+            W_xk = np.minimum(np.maximum(self.W_ixk[i][:, columns] - rate * gW_xk, 0), 1)
             right_k = W_xk[self.rules_ik[i, columns], np.arange(columns.size)]
             self.held_ik[i, columns] = (W_xk >= right_k).sum(0) == 1
             self.W_ixk[i][:, columns] = W_xk
             self.refresh(i, columns)
-        self.refresh(layer, np.array([column]))
+        if not any(i == layer and column in columns for i, columns, _ in found):
+            self.refresh(layer, dropped)
         return loss

@@ -92,7 +92,7 @@ ARMS = {
 
 
 def gap(study: GapStudy, rows: list[dict[str, Any]], found: list[dict[str, Any]]) -> Any:
-    """Characters needed against depth, one panel for each alphabet size: runs, medians with intervals, censored runs."""
+    """Characters needed against depth, one panel for each alphabet size: runs, medians with intervals, stopped runs."""
     runs, medians = [], []
     for row in rows:
         shared = {"chars": row["chars"], "depth": row["depth"], "arm": ARMS[row["arm"]]}
@@ -104,7 +104,12 @@ def gap(study: GapStudy, rows: list[dict[str, Any]], found: list[dict[str, Any]]
             high = row["high"] if isfinite(row["high"]) else top
             medians.append({**shared, "characters": row["median"], "low": row["low"], "high": high})
     domain = list(ARMS.values())
-    colour = alt.Color("arm:N", title=None, scale=alt.Scale(domain=domain, range=[PALETTE[1], PALETTE[0], PALETTE[2]]))
+    colour = alt.Color(
+        "arm:N",
+        title=None,
+        legend=alt.Legend(symbolOpacity=1),
+        scale=alt.Scale(domain=domain, range=[PALETTE[1], PALETTE[0], PALETTE[2]]),
+    )
     x = alt.X("depth:Q", title="depth d", axis=alt.Axis(tickMinStep=1, format="d")).scale(
         domain=[0.5, 2 * study.depth + 0.5], nice=False
     )
@@ -121,19 +126,19 @@ def gap(study: GapStudy, rows: list[dict[str, Any]], found: list[dict[str, Any]]
         bars = middle.mark_rule(strokeWidth=1.5).encode(y=alt.Y("low:Q"), y2="high:Q")
         line = middle.mark_line(point=alt.OverlayMarkDef(size=45), strokeWidth=2).encode(y=y)
         growths = {fit["arm"]: fit for fit in found if fit["chars"] == chars}
-        says = [
-            f"{name}: × {growths[arm]['growth']:.2g} per level ({growths[arm]['low']:.2g}-{growths[arm]['high']:.2g})"
-            for arm, name in (("vanilla", "no context"), ("enhanced", "descent with context"))
-            if arm in growths
-        ]
+        says = []
+        if fit := growths.get("vanilla"):
+            says.append(f"no context: × {fit['growth']:.2g} for each level ({fit['low']:.2g} to {fit['high']:.2g})")
+        if fit := growths.get("enhanced"):
+            says.append(f"descent with context: ∝ d^{fit['power_of_d']:.2f}")
         title = alt.TitleParams(f"n = {chars} characters", subtitle=says)
         return alt.layer(dots, stopped, bars, line, title=title, width=250, height=300)
 
     title = alt.TitleParams(
-        "Without context, every level multiplies the input needed; with context it adds",
+        "Without context every level multiplies the input needed; with context it grows like a power of d",
         subtitle=[
-            f"Median of {study.seeds} codebooks with 95 % interval; dots are runs, triangles runs stopped by the budget "
-            f"of {study.budget:,} characters.",
+            f"Medians of {study.seeds} codebooks with 95 % intervals. Dots are runs, triangles are runs stopped by the "
+            f"budget of {study.budget:,} characters.",
             "No context is drawn up to the first depth at which no run succeeds.",
         ],
         offset=12,

@@ -32,8 +32,10 @@ def marginals(P_xk: Floats) -> Floats:
     """M_ku: for each column of P, how likely each first and each second character of the image is."""
     chars = round(P_xk.shape[-2] ** 0.5)
     P_aak = P_xk.reshape(*P_xk.shape[:-2], chars, chars, -1)
-    M_uk = np.concatenate([P_aak.sum(-2), P_aak.sum(-3)], axis=-2)
-    return np.ascontiguousarray(M_uk.swapaxes(-1, -2))
+    M_ku = np.empty((*P_xk.shape[:-2], P_xk.shape[-1], 2 * chars), dtype=P_xk.dtype)
+    M_ku[..., :chars] = P_aak.sum(-2).swapaxes(-1, -2)
+    M_ku[..., chars:] = P_aak.sum(-3).swapaxes(-1, -2)
+    return M_ku
 
 
 def one_hot_marginals(index_sj: Indices, chars: int) -> Floats:
