@@ -104,7 +104,7 @@ def main(title: str, measure: Callable[[], Iterable[Row]]) -> None:
     rows = []
     for row in measure():
         rows.append(row)
-        against = "" if row.ratio is None else f", {_number(row.ratio)}× the baseline"
+        against = "" if row.ratio is None else f", {_number(row.ratio)}× as good as the baseline"
         err.print(f"[dim]{row.label}: {_number(row.value)} {row.unit}{against}[/dim]")
     if arguments.json:
         emit_json({"title": title, "rows": [row.to_json() for row in rows]})
