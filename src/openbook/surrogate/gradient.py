@@ -111,9 +111,9 @@ def column_gradients(
     chars = codebook.chars
     run = translate_batch(codebook, strings)
     start_sj, label_sj = (ends[:, 0::2].astype(np.int64) * chars + ends[:, 1::2] for ends in (run.inputs, run.outputs))
-    P_ixk = softmax(context(codebook, mask_ik)).astype(dtype)
+    P_ixk: Floats = softmax(context(codebook, mask_ik)).astype(dtype)
     M_iku = marginals(P_ixk)
-    U_suj = one_hot_marginals(start_sj, chars).astype(dtype)
+    U_suj: Floats = one_hot_marginals(start_sj, chars).astype(dtype)
     dropped_q = np.flatnonzero(mask_ik[0])
     G_sxk = backward(forward(P_ixk, M_iku, U_suj, label_sj), P_ixk, M_iku, label_sj, [0])[0]
     return weight_gradient(P_ixk[0][:, dropped_q], G_sxk[:, :, dropped_q]), codebook.tables[0, dropped_q].astype(int)
