@@ -38,6 +38,7 @@ COMMANDS = [
     ("learn", "openbook.commands.learn:learn", LEARN, "Teach a model with the book open, closing it as it learns."),
     ("exam", "openbook.commands.exam:exam", LEARN, "Examine a run with the book closed, open and wrong."),
     ("mask", "openbook.commands.mask:mask", LEARN, "Show exactly which tokens carry loss."),
+    ("sweep", "openbook.commands.sweep:sweep", LEARN, "Carry out a grid of runs, and put them into one table."),
     ("construct", "openbook.commands.construct:construct", MATHEMATICS, "The transformer written by hand."),
     ("demo", "openbook.commands.demo:demo", RESULTS, "A guided first look, in a minute."),
 ]

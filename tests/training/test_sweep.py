@@ -1,0 +1,63 @@
+"""Sweeps: every combination once, what is done is skipped, what fails is named and stops nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from openbook.cli import main
+from openbook.errors import InputError
+from openbook.training.config import validated
+from openbook.training.sweep import SweepConfig, members
+
+SETTINGS = """
+settings:
+  task: {depth: 1, chars: 3, lengths: [4, 4]}
+  model: {hidden_size: 16, layers: 1, heads: 1}
+  training: {batch_size: 8, micro_batch_size: 8}
+  exam: {samples: 4}
+  samples: 16
+grid:
+"""
+
+
+def test_the_grid_is_every_combination(tmp_path: Path) -> None:
+    sweep = validated(
+        SweepConfig, {"grid": {"curriculum": ["anneal", "no-context"], "samples": [8, 16], "seed": [0, 1]}}
+    )
+    listed = members(sweep, tmp_path)
+    assert len({member.name for member in listed}) == 8
+    assert listed[0].name == "curriculum=anneal,samples=8,seed=0"
+    assert listed[-1].config.samples == 16 and listed[-1].config.seed == 1
+
+
+@pytest.mark.parametrize(
+    ("grid", "complaint"),
+    [
+        ({}, "grid is empty"),
+        ({"seed": []}, "grid.seed is empty"),
+        ({"sed": [1]}, "did you mean 'seed'"),
+        ({"samples": [8, -1]}, "samples=-1"),
+        ({"seed": [1, 1]}, "same name"),
+    ],
+)
+def test_a_bad_grid_is_refused_before_anything_runs(grid: dict, complaint: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=complaint):
+        members(validated(SweepConfig, {"grid": grid}), tmp_path)
+
+
+@pytest.mark.slow
+def test_a_sweep_runs_skips_what_is_done_and_names_failures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file, folder = tmp_path / "sweep.yaml", tmp_path / "sweep"
+    file.write_text(SETTINGS + "  seed: [0]\n  training.max_length: [64, 4]\n")
+    command = ["sweep", str(file), "--out", str(folder), "--jobs", "2", "--json"]
+    assert main(command) == 1
+    rows = {row["training.max_length"]: row for row in json.loads(capsys.readouterr().out)["rows"]}
+    assert rows[64]["status"] == "done" and 0 <= rows[64]["closed_book"] <= 1
+    assert rows[4]["status"] == "failed" and "max_length" in rows[4]["error"]
+    finished = (Path(rows[64]["run"]) / "manifest.json").stat().st_mtime_ns
+    file.write_text(SETTINGS + "  seed: [0]\n  training.max_length: [64]\n")
+    assert main(command) == 0
+    assert (Path(rows[64]["run"]) / "manifest.json").stat().st_mtime_ns == finished
