@@ -113,7 +113,7 @@ class Trainer:
         """The cone's layers and the probability of each label inside it; None where the cone has not begun."""
         chars = self.chars
         layers: list[Layer | None] = []
-        softened = list(self.soft_ik.any(1))
+        softened = [bool(soft_k.any()) for soft_k in self.soft_ik]
         inside_j: Mask | None = None
         cells: Indices = np.empty(0, dtype=np.int64)
         U_cu: Floats | None = None
