@@ -52,7 +52,9 @@ def application(called: str | None = None) -> App:
         version=__version__,
         suppress_keyboard_interrupt=False,  # `main` has a word for it
         help_format="markdown" if called else "plaintext",  # a Markdown parser would double the time of the overview
-        default_parameter=Parameter(negative_iterable=(), show_default=lambda value: None if value is False else value),
+        default_parameter=Parameter(
+            negative_bool=(), negative_iterable=(), show_default=lambda value: None if value in (False, []) else value
+        ),
     )
     app["--help"].group = app["--version"].group = Group("Options", sort_key=9)
     for place, (name, target, group, line) in enumerate(COMMANDS):
