@@ -44,6 +44,11 @@ COMMANDS = [
 ]
 
 
+def _worth_showing(value: object) -> object:
+    """A default as the help shows it; that a switch is off and a list is empty goes without saying."""
+    return None if value is False or value == [] else value
+
+
 def application(called: str | None = None) -> App:
     """The app; the one command that is called is imported for its full help, the others show one line each."""
     app = App(
@@ -52,9 +57,7 @@ def application(called: str | None = None) -> App:
         version=__version__,
         suppress_keyboard_interrupt=False,  # `main` has a word for it
         help_format="markdown" if called else "plaintext",  # a Markdown parser would double the time of the overview
-        default_parameter=Parameter(
-            negative_bool=(), negative_iterable=(), show_default=lambda value: None if value in (False, []) else value
-        ),
+        default_parameter=Parameter(negative_bool=(), negative_iterable=(), show_default=_worth_showing),
     )
     app["--help"].group = app["--version"].group = Group("Options", sort_key=9)
     for place, (name, target, group, line) in enumerate(COMMANDS):
