@@ -267,3 +267,18 @@ def test_gradient_checkpointing_and_weight_decay_reach_the_trainer(tmp_path: Pat
     trainer_of(tmp_path, saving, plan_of(), gradient_checkpointing=True).train()
     for name, value in weights(plain).items():
         torch.testing.assert_close(saving.state_dict()[name], value, msg=name)
+
+
+def test_the_ten_lines_of_the_docstring_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from openbook.book import JsonlSource
+    from openbook.training import train
+
+    lines = [line.strip() for line in (train.__doc__ or "").splitlines() if line.startswith("    ")]
+    assert 5 <= len(lines) <= 10
+    monkeypatch.chdir(tmp_path)
+    facts = Path(__file__).parents[2] / "examples" / "facts.jsonl"
+    (tmp_path / "facts.jsonl").write_bytes(facts.read_bytes())
+    names: dict[str, Any] = {**vars(train), "JsonlSource": JsonlSource, "curriculum_named": curriculum_named}
+    names |= {"model": tiny(), "tokenizer": byte_level()}
+    exec("\n".join(lines).replace("epochs=20", "epochs=3"), names)
+    assert names["trainer"].state.global_step == 2  # 90 positions in steps of 64
