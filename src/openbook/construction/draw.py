@@ -40,7 +40,7 @@ def recovery(runs: Sequence[Run]) -> Any:
             ),
             color=alt.Color("level:N", title="level"),
             column=alt.Column("rate:N", sort=rates, title=None, header=alt.Header(labelFontSize=13)),
-            row=alt.Row("update:N", title=None, header=alt.Header(labelFontSize=13)),
+            row=alt.Row("update:N", sort=list(NAMES.values()), title=None, header=alt.Header(labelFontSize=13)),
         )
         .properties(
             width=230,

@@ -245,7 +245,11 @@ def count(model: ConstructedTransformer) -> dict[str, Any]:
 
 
 def lemma(depth: int, chars: int) -> dict[str, Any]:
-    """The same as the lemma has it, with the hidden units as corrected: three for each of the n² products."""
+    """The same as the lemma has it, corrected in two places.
+
+    Three hidden units for each of the n² products, not n; and two heads for a translation, as in the text of its step
+    2, where the lemma prints "either 1 or 3".
+    """
     return {
         "embedding_size": 2 * chars**2 + 2 * depth + 4,
         "attention_layers": 2 * depth,
