@@ -97,9 +97,9 @@ def learn(
 def gap(
     *,
     chars: tuple[int, ...] = (2, 3, 4),
-    depth: int = 6,
+    depth: int = 5,
     seeds: int = 10,
-    budget: int = 400_000,
+    budget: int = 200_000,
     seed: int = 0,
     chart: Path | None = None,
     json: Annotated[bool, Parameter(negative="")] = False,

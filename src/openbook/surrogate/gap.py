@@ -44,9 +44,9 @@ class GapStudy:
     """The grid: each alphabet size with every depth up to `depth` (and up to twice that with context)."""
 
     chars: Sequence[int] = (2, 3, 4)
-    depth: int = 6
+    depth: int = 5
     seeds: int = 10
-    budget: int = 400_000  # characters for each vanilla run
+    budget: int = 200_000  # characters for each vanilla run
     seed: int = 0
 
     def check(self) -> None:
