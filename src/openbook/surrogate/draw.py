@@ -38,7 +38,7 @@ def recovery(run: Trajectory) -> Any:
         alt.Chart(alt.Data(values=rows), title=title, width=560, height=300)
         .mark_line(strokeWidth=1.8, interpolate="step-after")
         .encode(
-            x=alt.X("step:Q", title="step", axis=alt.Axis(format="~s")),
+            x=alt.X("step:Q", title="step", axis=alt.Axis(format=",d")),
             y=alt.Y("recovered:Q", title="share of rules in the weights", axis=alt.Axis(format="%")).scale(
                 domain=[0, 1]
             ),
@@ -130,7 +130,7 @@ def gap(study: GapStudy, rows: list[dict[str, Any]], found: list[dict[str, Any]]
         if fit := growths.get("vanilla"):
             says.append(f"no context: × {fit['growth']:.2g} for each level ({fit['low']:.2g} to {fit['high']:.2g})")
         if fit := growths.get("enhanced"):
-            says.append(f"descent with context: ∝ d^{fit['power_of_d']:.2f}")
+            says.append(f"descent with context: like d to the power {fit['power_of_d']:.2f}")
         title = alt.TitleParams(f"n = {chars} characters", subtitle=says)
         return alt.layer(dots, stopped, bars, line, title=title, width=250, height=300)
 

@@ -190,7 +190,7 @@ def fits(rows: list[dict[str, Any]], shallowest: int = 2) -> list[dict[str, Any]
                     "growth": float(np.exp(slope)),
                     "low": float(np.exp(low)),
                     "high": float(np.exp(high)),
-                    "exponent_of_n": slope / np.log(chars),
+                    "exponent_of_n": float(slope / np.log(chars)),
                     "power_of_d": power[0],
                     "power_low": power[1],
                     "power_high": power[2],
