@@ -37,14 +37,18 @@ def test_a_failed_verification_is_loud(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_train_speaks_json(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     chart = tmp_path / "recovery.svg"
-    arguments = "construct train --depth 1 --chars 2 --sequences 640 --length 4 --rates 0.01 0.001 --json --chart"
+    arguments = (
+        "construct train --depth 1 --chars 2 --sequences 640 --length 4 --rates 0.01 0.001 --control --json --chart"
+    )
     assert main([*arguments.split(), str(chart)]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert [(run["update"], run["rate"]) for run in found["runs"]] == [
-        ("layerwise", 0.01),
-        ("layerwise", 0.001),
-        ("full", 0.01),
-        ("full", 0.001),
+    assert [(run["update"], run["rate"], run["masked"]) for run in found["runs"]] == [
+        ("layerwise", 0.01, True),
+        ("layerwise", 0.001, True),
+        ("full", 0.01, True),
+        ("full", 0.001, True),
+        ("full", 0.01, False),
+        ("full", 0.001, False),
     ]
     assert all(0 <= run["recovered"] <= 1 and run["chance"] == 0.5 for run in found["runs"])
     assert chart.exists()

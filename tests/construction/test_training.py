@@ -29,6 +29,11 @@ def test_masking_one_rule_at_a_time_teaches_the_codebook(codebook: Codebook, upd
     assert steps == sorted(set(steps)) and steps[-1] == SMALL.steps
 
 
+def test_nothing_is_learned_for_the_closed_book_when_nothing_is_masked(codebook: Codebook) -> None:
+    """The control: columns may look recovered, but the transformer cannot use them."""
+    assert train(codebook, dataclasses.replace(SMALL, masked=False, rate=1e-3)).closed_book < 0.6
+
+
 def test_same_seed_same_weights(codebook: Codebook) -> None:
     short = dataclasses.replace(SMALL, sequences=320)
     first, again, other = (train(codebook, dataclasses.replace(short, seed=s)).weights for s in (1, 1, 2))

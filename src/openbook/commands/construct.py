@@ -117,6 +117,7 @@ def train(
     sequences: int = 51_200,
     length: int = 20,
     seed: int = 0,
+    control: Annotated[bool, Parameter(negative="")] = False,
     chart: Path | None = None,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
@@ -142,6 +143,8 @@ def train(
         Characters of a string.
     seed:
         Determines codebook, strings and masks.
+    control:
+        Also train all levels with nothing masked: what is recovered then was not learned from hiding.
     chart:
         Save the columns recovered as .png, .svg or .html.
     json:
@@ -150,6 +153,8 @@ def train(
     check_path(chart)
     updates = ("layerwise", "full") if update == "both" else (update,)
     recipes = [Recipe(u, rate, sequences, length, seed=seed) for u in updates for rate in rates]  # type: ignore[arg-type]
+    if control:
+        recipes += [Recipe("full", rate, sequences, length, seed=seed, masked=False) for rate in rates]
     for recipe in recipes:
         recipe.check()
     codebook = Codebook.sample(depth, chars, seed)
@@ -160,7 +165,7 @@ def train(
 
         save(recovery(runs), chart)
     if json:
-        best = max(runs, key=lambda run: run.recovered)
+        best = max((run for run in runs if run.recipe.masked), key=lambda run: run.recovered)
         emit_json({"recovered": best.recovered, "runs": [run.to_json() for run in runs]})
     else:
         _show_runs(runs)
@@ -175,8 +180,9 @@ def _show_runs(runs: list[Run]) -> None:
         table.add_column(column, justify="right")
     for run in runs:
         shares = [f"{share:.0%}" for share in run.recovered_by_layer]
-        name = {"layerwise": "layer-wise", "full": "full"}[run.recipe.update]
-        table.add_row(name, f"{run.recipe.rate:g}", f"{run.recovered:.1%}", *shares, f"{run.closed_book:.1%}")
+        table.add_row(
+            run.recipe.name, f"{run.recipe.rate:g}", f"{run.recovered:.1%}", *shares, f"{run.closed_book:.1%}"
+        )
     out.print(table)
     out.print(f"closed book: characters right with an empty context on new strings; a guess is {1 / first.chars:.0%}")
 

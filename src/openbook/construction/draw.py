@@ -11,8 +11,6 @@ from openbook.construction.efficiency import CURRICULA, Point, published
 from openbook.construction.training import Run
 from openbook.construction.verify import Verification
 
-NAMES = {"layerwise": "Layer-wise", "full": "Full parameter"}
-
 
 def recovery(runs: Sequence[Run]) -> Any:
     """Share of columns recovered by level against the step: a row for each update, a panel for each rate."""
@@ -21,13 +19,14 @@ def recovery(runs: Sequence[Run]) -> Any:
             "step": point["step"],
             "level": f"W{level + 1}",
             "recovered": share,
-            "update": NAMES[run.recipe.update],
+            "update": run.recipe.name,
             "rate": f"peak rate {run.recipe.rate:g}",
         }
         for run in runs
         for point in run.curve
         for level, share in enumerate(point["recovered_by_layer"])
     ]
+    names = list(dict.fromkeys(str(row["update"]) for row in rows))
     rates = list(dict.fromkeys(row["rate"] for row in rows))
     first = runs[0]
     return (
@@ -40,7 +39,7 @@ def recovery(runs: Sequence[Run]) -> Any:
             ),
             color=alt.Color("level:N", title="level"),
             column=alt.Column("rate:N", sort=rates, title=None, header=alt.Header(labelFontSize=13)),
-            row=alt.Row("update:N", sort=list(NAMES.values()), title=None, header=alt.Header(labelFontSize=13)),
+            row=alt.Row("update:N", sort=names, title=None, header=alt.Header(labelFontSize=13)),
         )
         .properties(
             width=230,
@@ -68,12 +67,17 @@ def deviations(result: Verification) -> Any:
         alt.Chart(alt.Data(values=rows))
         .mark_line(point=True, strokeWidth=2)
         .encode(
-            x=alt.X("N:Q", scale=alt.Scale(type="log"), title="scale N of the products"),
+            x=alt.X(
+                "N:Q",
+                scale=alt.Scale(type="log", nice=False),
+                title="scale N of the products",
+                axis=alt.Axis(values=[row.scale for row in result.scales]),
+            ),
             y=alt.Y(
                 "deviation:Q",
                 scale=alt.Scale(type="log"),
                 title="largest deviation from the surrogate",
-                axis=alt.Axis(format="~e"),
+                axis=alt.Axis(format="~e", values=[10.0**-k for k in range(8)]),
             ),
             color=alt.Color("what:N", title=None, sort=names),
         )

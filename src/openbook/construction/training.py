@@ -46,6 +46,7 @@ class Recipe:
     clip: float = 1.0  # largest norm of a gradient (ours)
     start: float = 0.01  # every weight at first (ours)
     seed: int = 0
+    masked: bool = True  # False is the control: nothing is ever hidden
 
     def check(self) -> None:
         if self.sequences < self.batch or self.batch < 1:
@@ -58,6 +59,10 @@ class Recipe:
     @property
     def steps(self) -> int:
         return self.sequences // self.batch
+
+    @property
+    def name(self) -> str:
+        return {"layerwise": "layer-wise", "full": "full"}[self.update] + ("" if self.masked else ", nothing masked")
 
 
 @dataclass
@@ -173,7 +178,7 @@ def train(codebook: Codebook, recipe: Recipe, advance: Advance = lambda *_, **__
         target = bigrams(translate_batch(codebook, inputs, sizes).outputs, chars)
         level, column = int(masks.integers(depth)), int(masks.integers(chars**2))
         shown = np.ones((1, depth, chars**2), dtype=bool)
-        shown[0, level, column] = False
+        shown[0, level, column] = not recipe.masked
         loss = learner.loss(Rules.shown(codebook.tables, shown), bigrams(inputs, chars), target)
         levels = [level] if recipe.update == "layerwise" else range(depth)
         learner.step(loss, levels, rate_at(recipe, step, recipe.steps))
