@@ -189,7 +189,7 @@ def gradient(
     rates: tuple[float, ...] | None = None,
     batches: tuple[int, ...] | None = None,
     books: tuple[int, ...] | None = None,
-    masks: int = 8,
+    masks: int = 16,
     seed: int = 0,
     chart: Path | None = None,
     json: Annotated[bool, Parameter(negative="")] = False,

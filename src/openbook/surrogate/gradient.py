@@ -58,7 +58,7 @@ class Study:
     deeper_rates: Sequence[float] = DEEPER_RATES
     batches: Sequence[int] = BATCHES
     books: Sequence[int] = tuple(range(1, 11))
-    masks: int = 8
+    masks: int = 16
     seed: int = 0
 
     def check(self) -> None:
