@@ -2,7 +2,8 @@
 
 `tokens/s`: real (not padding) tokens per CPU second of one core, from the end of the first optimiser step to the end
 of the last, on the same model, examples, optimiser and batch. TRL gets finished prompts and completions, tokenises them
-before its clock starts and computes loss on completions alone; ours encodes within the time measured.
+before its clock starts, takes them in the same order, so that each step has the same examples on both sides, and
+computes loss on completions alone (by a fused head that skips the rest); ours encodes within the time measured.
 `step`: the same steps by a plain loop over batches that lie ready, with the same forward pass, loss and optimiser.
 `memory`: how far the peak of resident memory rises over one forward and backward pass above what was resident before
 it, each way in a process of its own (`ru_maxrss`), at Llama 3's vocabulary and the text of MLT(5, 10).
@@ -127,6 +128,7 @@ def with_trl(setting: Setting, folder: str) -> float:
         gradient_checkpointing=False,
         max_length=None,
         completion_only_loss=True,
+        train_sampling_strategy="sequential",  # the same examples in the same steps as ours
         **{key: common[key] for key in same},
     )
     clock = Clock()
