@@ -145,3 +145,15 @@ def test_code_that_comes_with_a_model_is_never_run(tmp_path: Path) -> None:
     (folder / "config.json").write_text(json.dumps(config))
     with pytest.raises(InputError, match="cannot load the model"):
         load(str(folder))
+
+
+def test_frozen_weights_stay_and_a_name_that_is_not_there_is_refused() -> None:
+    from openbook.training.models import freeze
+    from openbook.training.student import StudentForCausalLM, student_config
+
+    model = StudentForCausalLM(student_config(1, 3, width=16, heads=1, head=8, mlp=16))
+    freeze(model, ["self_attn", "embed_tokens"])
+    trained = [name for name, parameter in model.named_parameters() if parameter.requires_grad]
+    assert trained and not any("self_attn" in name or "embed_tokens" in name for name in trained)
+    with pytest.raises(InputError, match="'self_atn'"):
+        freeze(model, ["self_atn"])

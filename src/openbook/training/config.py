@@ -84,6 +84,9 @@ class TrainingConfig(Strict):
     optimizer: Literal["adamw", "muon"] = Field("adamw", description="muon: for matrices, with AdamW for the rest")
     matrix_learning_rate: float = Field(0.01, gt=0, description="Muon's peak learning rate")
     loss: Literal["completion", "answer"] = Field("completion", description="which tokens carry loss")
+    freeze: list[str] = Field(
+        default_factory=list, description="weights that stay as they are, by parts of their names"
+    )
     max_grad_norm: float = Field(1.0, gt=0)
     max_length: int | None = Field(None, ge=2, description="tokens of the window; the model's own if not given")
     shuffle: bool | None = Field(None, description="a new order each epoch; on for data, off for the task")

@@ -195,6 +195,16 @@ def with_lora(model: Any, config: ModelConfig, seed: int) -> Any:
             raise InputError(f"model.lora: {error}") from None
 
 
+def freeze(model: Any, parts: list[str]) -> None:
+    """Keep weights as they are whose name has one of these parts in it, for instance `self_attn`."""
+    for part in parts:
+        named = [parameter for name, parameter in model.named_parameters() if part in name]
+        if not named:
+            raise InputError(f"training.freeze: no weight of this model has '{part}' in its name")
+        for parameter in named:
+            parameter.requires_grad_(False)
+
+
 def window_of(model: Any) -> int | None:
     """The longest sequence the model was made for, if it says; `model` may be its config alone."""
     config = getattr(model, "config", model)

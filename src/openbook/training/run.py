@@ -24,7 +24,7 @@ from openbook.training import checkpoint
 from openbook.training.config import RunConfig, TaskConfig, validated
 from openbook.training.encode import Encoder
 from openbook.training.exam import Row, examine
-from openbook.training.models import load, load_or_make, window_of
+from openbook.training.models import freeze, load, load_or_make, window_of
 from openbook.training.processes import Onlooker, is_first, wait_for_all
 from openbook.training.resume import ResumableTrainer, stopping_at_signals
 from openbook.training.train import Reporter, optimizer_of, training_arguments
@@ -150,6 +150,7 @@ def carry_out(
     steps = -(-plan.total // config.training.step_size)
     arguments = training_arguments(config.training, folder, config.seed, steps)
     model, tokenizer = load_or_make(config.model, source, config.seed, config.think)
+    freeze(model, config.training.freeze)
     window = config.training.max_length or window_of(model)
     encoder = encoder_of(config, tokenizer, source, window)
     same_bank = exam_source.bank is source.bank
