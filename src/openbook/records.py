@@ -76,6 +76,7 @@ def _git_state() -> dict[str, Any] | None:
 def written_aside(path: Path) -> Iterator[Path]:
     """A path to write to; on success it is synced and takes the place of `path`, on failure it is removed."""
     aside = path.with_name(f".{path.name}.writing")
+    _remove(aside)  # what a killed process left
     try:
         yield aside
         _sync(aside)
@@ -84,10 +85,14 @@ def written_aside(path: Path) -> Iterator[Path]:
         aside.replace(path)
         _sync(path.parent)
     finally:
-        if aside.is_dir():
-            shutil.rmtree(aside, ignore_errors=True)
-        else:
-            aside.unlink(missing_ok=True)
+        _remove(aside)
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _sync(path: Path) -> None:

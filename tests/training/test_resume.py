@@ -1,0 +1,312 @@
+"""A run that cannot be lost or changed: real kills in real processes, damaged files, a full disk, a second writer."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import random
+import resource
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from transformers import TrainerCallback
+
+from openbook.errors import InputError, StoppedError
+from openbook.records import Run
+from openbook.training import checkpoint, resume
+from openbook.training.config import RunConfig, validated
+from openbook.training.run import carry_out
+
+STEPS = 23  # 3 epochs of 61 examples in steps of 8: the last step is not full, and no epoch ends with a step
+SETTINGS: dict[str, Any] = {
+    "task": {"depth": 1, "chars": 3, "lengths": [4, 8]},
+    "model": {"hidden_size": 16, "layers": 1, "heads": 1, "lora": {"rank": 2, "dropout": 0.3}},  # dropout: random
+    "samples": 61,
+    "training": {
+        "epochs": 3,
+        "batch_size": 8,
+        "micro_batch_size": 3,
+        "learning_rate": 0.01,
+        "log_every": 3,
+        "checkpoint_every": 4,
+        "keep_checkpoints": True,
+    },
+    "exam": {"samples": 4, "every": 5},
+}
+
+
+def config(**training: Any) -> RunConfig:
+    return validated(RunConfig, {**SETTINGS, "training": {**SETTINGS["training"], **training}})
+
+
+@pytest.fixture(scope="module")
+def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("unbroken") / "run"
+    carry_out(config(), folder)
+    return folder
+
+
+def in_a_child(work: Callable[[], None]) -> int:
+    """Do something in a process of its own; returns how it ended, as the shell would tell."""
+    child = os.fork()
+    if child == 0:
+        code = 1
+        try:
+            work()
+            code = 0
+        except StoppedError as error:
+            code = error.code
+        finally:
+            os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+class _At(TrainerCallback):
+    """Sends this process a signal in the middle of a step."""
+
+    def __init__(self, step: int, number: int) -> None:
+        self.step, self.number = step, number
+
+    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        if state.global_step == self.step:
+            os.kill(os.getpid(), self.number)
+
+
+@contextmanager
+def signalled(step: int, number: int = signal.SIGKILL) -> Iterator[None]:
+    """Within (a child), training gets a signal at this step."""
+    made = resume.ResumableTrainer.__init__
+
+    def with_signal(self: Any, *arguments: Any, **options: Any) -> None:
+        made(self, *arguments, **options)
+        self.add_callback(_At(step, number))
+
+    resume.ResumableTrainer.__init__ = with_signal  # type: ignore[method-assign]
+    yield
+
+
+def killed(folder: Path, step: int, going: bool = False, **training: Any) -> int:
+    def work() -> None:
+        with signalled(step):
+            carry_out(config(**training), folder, resume=going)
+
+    return in_a_child(work)
+
+
+def same(a: Path, b: Path) -> None:
+    """Weights, optimiser, generator, schedule and metrics are equal, bit for bit."""
+    last = f"checkpoints/step-{STEPS:08d}"
+    names = ("model/model.safetensors", f"{last}/model.safetensors", f"{last}/optimizer.safetensors")
+    for name in (*names, f"{last}/state.json", "metrics.jsonl"):
+        assert (a / name).read_bytes() == (b / name).read_bytes(), name
+    assert not Run(b).damage()
+
+
+def kill_points() -> list[int]:
+    """Twenty random steps, and those at which something special happens."""
+    special = {0, 4, 7, 8, 15, 16, STEPS - 1}  # nothing saved yet, just saved, epochs end within a step, the last one
+    drawn = random.Random(0).choices(range(STEPS), k=20)
+    return sorted(special | set(drawn))
+
+
+@pytest.mark.slow
+def test_killed_at_any_step_and_resumed_it_ends_the_same(unbroken: Path, tmp_path: Path) -> None:
+    for step in kill_points():
+        folder = tmp_path / f"killed-{step}"
+        assert killed(folder, step) == -signal.SIGKILL
+        assert not Run(folder).finished
+        carry_out(config(), folder, resume=True)
+        same(unbroken, folder)
+
+
+def test_killed_again_and_again(unbroken: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    killed(folder, 6)
+    for step in (9, 9, 21):
+        assert killed(folder, step, going=True) == -signal.SIGKILL
+    carry_out(config(), folder, resume=True)
+    same(unbroken, folder)
+
+
+def test_a_finished_run_is_left_alone(unbroken: Path) -> None:
+    before = (unbroken / "manifest.json").stat().st_mtime_ns
+    said: list[str] = []
+    result = carry_out(config(), unbroken, resume=True, say=said.append)
+    assert result["steps"] == STEPS and "finished already" in said[0]
+    assert (unbroken / "manifest.json").stat().st_mtime_ns == before
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_saves_and_stops_after_the_step(number: int, unbroken: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+
+    def work() -> None:
+        with signalled(10, number):
+            carry_out(config(checkpoint_every=0), folder)
+
+    assert in_a_child(work) == 128 + number
+    assert [path.name for path in (folder / "checkpoints").iterdir()] == ["step-00000011"]
+    said: list[str] = []
+    carry_out(config(checkpoint_every=0), folder, resume=True, say=said.append)
+    assert said == ["going on from step 11"]
+    assert (folder / "model/model.safetensors").read_bytes() == (unbroken / "model/model.safetensors").read_bytes()
+    assert (folder / "metrics.jsonl").read_bytes() == (unbroken / "metrics.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize("files", [0, 1, 2, 3, 4])
+def test_killed_while_a_checkpoint_is_written(files: int, unbroken: Path, tmp_path: Path) -> None:
+    """After each of its files, the last but one of them the manifest; the one before it is used and that is said."""
+    folder = tmp_path / "run"
+
+    def work() -> None:
+        save = checkpoint.save
+
+        def broken(target: Path, step: int, *rest: Any) -> Path:
+            if step < 8:
+                return save(target, step, *rest)
+            written = 0
+
+            def count(path: Path) -> None:
+                nonlocal written
+                if written == files:
+                    os.kill(os.getpid(), signal.SIGKILL)
+                written += 1
+
+            save_file, write_text, sync = checkpoint.save_file, Path.write_text, checkpoint.written_aside
+
+            def counted_save(tensors: Any, path: Any) -> None:
+                count(path)
+                save_file(tensors, path)
+
+            def counted_text(self: Path, *arguments: Any, **options: Any) -> int:
+                count(self)
+                return write_text(self, *arguments, **options)
+
+            @contextmanager
+            def aside(path: Path) -> Iterator[Path]:
+                with sync(path) as beside:
+                    yield beside
+                    count(beside)
+
+            checkpoint.save_file, Path.write_text = counted_save, counted_text  # type: ignore[method-assign]
+            checkpoint.written_aside = aside
+            return save(target, step, *rest)
+
+        checkpoint.save = broken
+        carry_out(config(), folder)
+
+    assert in_a_child(work) == -signal.SIGKILL
+    said: list[str] = []
+    carry_out(config(), folder, resume=True, say=said.append)
+    assert said == ["passed over: .step-00000008.writing: never finished", "going on from step 4"]
+    same(unbroken, folder)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"])
+@pytest.mark.parametrize("how", ["flip", "truncate"])
+def test_a_damaged_checkpoint_is_passed_over(name: str, how: str, unbroken: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    killed(folder, 10)
+    path = folder / "checkpoints" / "step-00000008" / name
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2] ^= 1
+    path.write_bytes(bytes(data) if how == "flip" else bytes(data[: len(data) // 2]))
+    said: list[str] = []
+    carry_out(config(), folder, resume=True, say=said.append)
+    assert said[0].startswith("passed over: step-00000008: ") and said[1] == "going on from step 4"
+    same(unbroken, folder)
+
+
+def test_with_every_checkpoint_damaged_it_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    killed(folder, 10)
+    for path in (folder / "checkpoints").glob("*/state.json"):
+        path.write_text("{}")
+    with pytest.raises(InputError, match=r"no checkpoint in .* is whole"):
+        carry_out(config(), folder, resume=True)
+
+
+class Evil:
+    """Unpickling this leaves a trace."""
+
+    def __init__(self, trace: Path) -> None:
+        self.trace = trace
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.trace,)
+
+
+def test_a_pickle_is_never_opened(tmp_path: Path) -> None:
+    folder, trace = tmp_path / "run", tmp_path / "opened"
+    killed(folder, 10)
+    for place in [*(folder / "checkpoints").glob("step-*"), folder]:
+        for name in ("pytorch_model.bin", "optimizer.pt", "scheduler.pt", "rng_state.pth", "training_args.bin"):
+            (place / name).write_bytes(pickle.dumps(Evil(trace)))
+    carry_out(config(), folder, resume=True)
+    assert not trace.exists()
+    pickle.loads((folder / "optimizer.pt").read_bytes())
+    assert trace.exists()  # the trap does work
+
+
+def test_a_full_disk_leaves_the_old_checkpoint(unbroken: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+
+    def work() -> None:
+        save = checkpoint.save
+
+        def limited(target: Path, step: int, *rest: Any) -> Path:
+            if step == 8:  # from here on no file can grow beyond 2 KiB
+                signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+                resource.setrlimit(resource.RLIMIT_FSIZE, (2048, resource.RLIM_INFINITY))
+            return save(target, step, *rest)
+
+        checkpoint.save = limited
+        carry_out(config(), folder)
+
+    assert in_a_child(work) == 1
+    assert sorted(path.name for path in (folder / "checkpoints").iterdir()) == ["step-00000004"]
+    carry_out(config(), folder, resume=True)
+    same(unbroken, folder)
+
+
+def test_no_room_is_told_before_anything_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usage = type("Usage", (), {"free": 1000})
+    monkeypatch.setattr(checkpoint.shutil, "disk_usage", lambda _: usage)
+    with pytest.raises(OSError, match=r"no room for a checkpoint .* go on with --resume"):
+        carry_out(config(), tmp_path / "run")
+
+
+def test_a_second_writer_is_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    killed(folder, 10)
+    with Run(folder).lock(), pytest.raises(InputError, match="another process is writing"):
+        carry_out(config(), folder, resume=True)
+
+
+def test_a_changed_run_is_refused_and_the_change_named(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    killed(folder, 10)
+    with pytest.raises(InputError, match=r"training.learning_rate was 0.01, is 0.02"):
+        carry_out(config(learning_rate=0.02), folder, resume=True)
+    carry_out(config(learning_rate=0.02), folder, resume=True, allow_changes=True)
+
+
+def test_data_changed_by_one_byte_is_refused(tmp_path: Path) -> None:
+    data, folder = tmp_path / "data.jsonl", tmp_path / "run"
+    line = '{"prompt": "a?", "completion": " b", "privileged_context": ["a: b"]}\n'
+    data.write_text(line * 30)
+    settings = {k: v for k, v in SETTINGS.items() if k not in ("task", "samples")}
+    own = validated(RunConfig, {**settings, "data": str(data)})
+
+    def work() -> None:
+        with signalled(6):
+            carry_out(own, folder)
+
+    assert in_a_child(work) == -signal.SIGKILL
+    data.write_text(line * 29 + line.replace(" b", " c"))
+    with pytest.raises(InputError, match="data: fingerprint was"):
+        carry_out(own, folder, resume=True)
