@@ -240,20 +240,20 @@ def _epoch_order(seed: int, epoch: int, size: int) -> NDArray[np.intp]:
 
 
 def _words(keyed: Keyed, positions: Positions, shelf: Shelf) -> NDArray[np.uint64]:
-    """Random words of each position: HEADER of its own, then two for every piece: [B, HEADER + 2·S·P].
+    """Random words of each position: HEADER of its own, then one for every piece: [B, HEADER + S·P].
 
     An example's words depend on its own pieces alone, not on the padding that its neighbours in the batch bring.
     """
     batch, sections, longest = shelf.pieces.shape
     exists = shelf.pieces != NONE
     if exists.all():
-        return keyed.block(positions, HEADER + 2 * sections * longest)
-    drawn = np.zeros((batch, HEADER + 2 * sections * longest), dtype=np.uint64)
-    both = np.concatenate([exists.reshape(batch, -1)] * 2, axis=1)
+        return keyed.block(positions, HEADER + sections * longest)
+    drawn = np.zeros((batch, HEADER + sections * longest), dtype=np.uint64)
+    own_pieces = exists.reshape(batch, -1)
     for b, position in enumerate(positions.tolist()):
-        own = keyed.words(position, HEADER + int(both[b].sum()))
+        own = keyed.words(position, HEADER + int(own_pieces[b].sum()))
         drawn[b, :HEADER] = own[:HEADER]
-        drawn[b, HEADER:][both[b]] = own[HEADER:]
+        drawn[b, HEADER:][own_pieces[b]] = own[HEADER:]
     return drawn
 
 
@@ -261,12 +261,15 @@ def _thought_counts(shelf: Shelf) -> NDArray[np.int64]:
     return ((shelf.kinds == CODE[Kind.THOUGHT]) & (shelf.completion != NONE)).sum(1)
 
 
-def _sort_keys(words_in: NDArray[np.uint64], among: NDArray[np.bool_]) -> NDArray[np.uint64]:
-    """A random key for every entry, with its number in the low bits; entries that are not marked come last."""
-    bits = np.uint64(_index_bits(words_in.shape[-1]))
-    keys = words_in >> np.uint64(1) >> bits << bits
-    keys |= np.arange(words_in.shape[-1], dtype=np.uint64)
-    keys |= (~among).astype(np.uint64) << np.uint64(63)
+def _sort_keys(words_in: NDArray[np.uint32], among: NDArray[np.bool_]) -> NDArray[np.uint32]:
+    """A random key for every entry, with its number in the low bits; entries that are not marked come last.
+
+    With 100 pieces 24 random bits are left: that a tie goes to the lower number favours it by less than one in 10⁷.
+    """
+    bits = np.uint32(_index_bits(words_in.shape[-1]))
+    keys = words_in >> np.uint32(1) >> bits << bits
+    keys |= np.arange(words_in.shape[-1], dtype=np.uint32)
+    keys |= (~among).astype(np.uint32) << np.uint32(31)
     return keys
 
 
@@ -274,7 +277,7 @@ def _index_bits(size: int) -> int:
     return max(1, (size - 1).bit_length())
 
 
-def _first(words_in: NDArray[np.uint64], among: NDArray[np.bool_], count: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _first(words_in: NDArray[np.uint32], among: NDArray[np.bool_], count: NDArray[np.int64]) -> NDArray[np.bool_]:
     """Mark `count` of the marked entries of each row, drawn uniformly without replacement."""
     keys = _sort_keys(words_in, among)
     last = np.take_along_axis(np.sort(keys, axis=-1), np.maximum(count - 1, 0)[..., None], axis=-1)
@@ -291,13 +294,13 @@ def choose(curriculum: Curriculum, shelf: Shelf, progress: NDArray[np.float64], 
     quiet = np.floor(curriculum.silence.at(progress) * _thought_counts(shelf) + 1e-9).astype(np.int64)
     if sections == 0 or longest == 0:
         return Opened(np.full((batch, sections, longest), NONE, np.int64), quiet)
-    keys = drawn[:, HEADER:].reshape(batch, 2, sections, longest)
+    halves = np.ascontiguousarray(drawn[:, HEADER:]).view(np.uint32).reshape(batch, sections, longest, 2)
     shown = exists = shelf.pieces != NONE
     if curriculum.candidates == "needed":
         shown = exists & shelf.needed
         if curriculum.others > 0:
             rest = exists & ~shelf.needed
-            shown = shown | _first(keys[:, 0], rest, _share(curriculum.others, rest))
+            shown = shown | _first(halves[..., 0], rest, _share(curriculum.others, rest))
     rates = np.broadcast_to(curriculum.drop.at(progress)[:, None], (batch, sections))
     if curriculum.spread != "all":
         one = _one_of(drawn[:, 1], shown.any(-1))
@@ -305,10 +308,12 @@ def choose(curriculum: Curriculum, shelf: Shelf, progress: NDArray[np.float64], 
         rates = np.where(everywhere[:, None] | one, rates, 0.0)
     closed = _share(rates, shown)
     if curriculum.order == "given":
-        opened = shown & ~_first(keys[:, 1], shown, closed)
+        opened = shown & ~_first(halves[..., 1], shown, closed)
         return Opened(np.where(opened, np.arange(longest), NONE), quiet)
-    keys = np.sort(_sort_keys(keys[:, 1], shown), axis=-1)  # a random order of the shown pieces: the first are closed
-    slots = (keys & np.uint64((1 << _index_bits(longest)) - 1)).astype(np.int64)
+    keys = np.sort(
+        _sort_keys(halves[..., 1], shown), axis=-1
+    )  # a random order of the shown pieces: the first are closed
+    slots = (keys & np.uint32((1 << _index_bits(longest)) - 1)).astype(np.int64)
     place = np.arange(longest)
     opened = (place >= closed[..., None]) & (place < shown.sum(-1)[..., None])
     return Opened(np.where(opened, slots, NONE), quiet)
