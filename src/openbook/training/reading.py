@@ -232,21 +232,21 @@ class Lesson:
         self.optimizer.step()
         by_level = accuracy(known, batch)
         self.step, self.samples = self.step + 1, self.samples + size
-        self.recent = [*self.recent, by_level[-1]][-settings.window :]
-        if self.stage < len(self.stages) - 1 and self._running() > settings.gate:
+        self.recent = [*self.recent, by_level[-1]][-settings.last_window :]
+        if self.stage < len(self.stages) - 1 and self._running(settings.window) > settings.gate:
             self.stage, self.recent = self.stage + 1, []
         return {"loss": float(loss.detach()), "accuracy": by_level}
 
-    def _running(self) -> float:
-        full = len(self.recent) == self.settings.window
-        return float(np.mean(self.recent)) if full else 0.0
+    def _running(self, window: int) -> float:
+        """Mean accuracy of the last steps of this stage; zero while there are too few of them."""
+        return float(np.mean(self.recent[-window:])) if len(self.recent) >= window else 0.0
 
     def _set_rates(self, here: Stage) -> None:
         """Warm up, halve from three levels on, and go to zero once the last stage is nearly mastered."""
         settings = self.settings
         rate = min(1.0, (self.step + 1) / settings.warmup) * (1.0 if here.levels < 3 else 0.5)
         last = self.stage == len(self.stages) - 1
-        if self.ending or (last and self._running() > settings.gate + settings.margin):
+        if self.ending or (last and self._running(settings.last_window) > settings.gate + settings.margin):
             self.ending += 1
             rate *= 1 - self.ending / settings.final_steps
         for group, peak in zip(self.optimizer.param_groups, self._peaks, strict=True):
