@@ -36,7 +36,7 @@ class Scripted(nn.Module):
     def get_output_embeddings(self) -> nn.Module:
         return self.head
 
-    def forward(self, input_ids: Tensor, attention_mask: Tensor, use_cache: bool = False) -> Any:
+    def forward(self, input_ids: Tensor, attention_mask: Tensor | None = None, use_cache: bool = False) -> Any:
         hidden = nn.functional.one_hot(self.says(input_ids), self.head.in_features).float()
         return SimpleNamespace(logits=self.head(hidden))
 
