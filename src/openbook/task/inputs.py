@@ -93,16 +93,19 @@ def coverable_inputs(codebook: Codebook, count: int = 1, length: int | None = No
             f"{size} characters cannot use all {codebook.chars**2} rules of a level: use at least {shortest}"
         )
     found: list[Chars] = []
-    missed = 0
+    missed: list[NDArray[np.int64]] = []
     for index in range(max(1000, 20 * count)):
         string = random_inputs(codebook.chars, 1, (size, size), seed, index, "coverable")[0]
-        if missing_rules(codebook, string[0]).size == 0:
-            found.append(string)
-            if len(found) == count:
-                return np.concatenate(found)
-        else:
-            missed += 1
+        missing = missing_rules(codebook, string[0])
+        if missing.size:
+            missed.append(missing)
+            continue
+        found.append(string)
+        if len(found) == count:
+            return np.concatenate(found)
+    level, rule = missed[-1][0].tolist()
     raise InputError(
-        f"{len(found)} of {len(found) + missed} uniform strings of {size} characters cover the codebook, not {count}: "
-        f"use {coverage_length(codebook.depth, codebook.chars)} characters, which covers 19 times out of 20"
+        f"{len(found)} of {len(found) + len(missed)} uniform strings of {size} characters cover the codebook, not "
+        f"{count} (the last one misses {len(missed[-1])} rules, the first of them {divmod(rule, codebook.chars)} of level "
+        f"{level + 1}): use {coverage_length(codebook.depth, codebook.chars)} characters, which covers 19 times out of 20"
     )
