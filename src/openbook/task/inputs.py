@@ -104,8 +104,9 @@ def coverable_inputs(codebook: Codebook, count: int = 1, length: int | None = No
         if len(found) == count:
             return np.concatenate(found)
     level, rule = missed[-1][0].tolist()
+    enough = coverage_length(codebook.depth, codebook.chars)
     raise InputError(
         f"{len(found)} of {len(found) + len(missed)} uniform strings of {size} characters cover the codebook, not "
-        f"{count} (the last one misses {len(missed[-1])} rules, the first of them {divmod(rule, codebook.chars)} of level "
-        f"{level + 1}): use {coverage_length(codebook.depth, codebook.chars)} characters, which covers 19 times out of 20"
+        f"{count} (the last one misses {len(missed[-1])} rules, {divmod(rule, codebook.chars)} of level {level + 1} first "
+        f"of all): use {enough} characters, which covers 19 times out of 20"
     )
