@@ -107,6 +107,6 @@ def coverable_inputs(codebook: Codebook, count: int = 1, length: int | None = No
     enough = coverage_length(codebook.depth, codebook.chars)
     raise InputError(
         f"{len(found)} of {len(found) + len(missed)} uniform strings of {size} characters cover the codebook, not "
-        f"{count} (the last one misses {len(missed[-1])} rules, {divmod(rule, codebook.chars)} of level {level + 1} first "
-        f"of all): use {enough} characters, which covers 19 times out of 20"
+        f"{count} (the last one misses {len(missed[-1])} rules, {divmod(rule, codebook.chars)} of level {level + 1} "
+        f"first): use {enough} characters, which covers 19 times out of 20"
     )
