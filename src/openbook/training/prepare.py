@@ -13,7 +13,7 @@ from openbook.records import Run
 from openbook.training import checkpoint
 from openbook.training.config import RunConfig
 from openbook.training.encode import Encoder
-from openbook.training.exam import examine
+from openbook.training.exam import Row, examine
 from openbook.training.reading import Lesson
 from openbook.training.resume import stopping_at_signals
 from openbook.training.run import Bar, accuracy_of, data_record, no_bar, sources_of, where_to_start
@@ -53,6 +53,15 @@ def carry_out_reading(
     if run.finished:
         say(f"{folder} is finished already")
         return {"run": str(folder), **run.read("result.json")}
+    encoder = Encoder(lesson.course.tokenizer, exam_source.bank, think=config.think, loss=config.training.loss)
+
+    def sit() -> list[Row]:
+        exam, book = config.exam, config.curriculum
+        shares = (0.0, 1.0)
+        return examine(
+            lesson.reader(), encoder, exam_source, book, shares, False, exam.samples, config.seed, exam.batch_size
+        )
+
     with run.lock(), stopping_at_signals() as stopped:
         found = where_to_start(run, say) if resume else None
         if found is not None:
@@ -62,7 +71,15 @@ def carry_out_reading(
         started = time.perf_counter()
         with bar("learning to read", len(lesson.stages)) as advance:
             advance(lesson.stage)
-            while not lesson.finished and stopped() is None:
+            while stopped() is None:
+                if lesson.finished:
+                    rows = sit()
+                    if (
+                        accuracy_of(rows).open_book >= config.reading.capable
+                        or lesson.step >= config.reading.most_steps
+                    ):
+                        break
+                    lesson.go_on()
                 before = lesson.stage
                 metrics = lesson.take_step()
                 if lesson.step % LOG_EVERY == 0:
@@ -73,24 +90,11 @@ def carry_out_reading(
                 if lesson.step % CHECKPOINT_EVERY == 0:
                     _save(run, lesson)
         number = stopped()
-        if number is not None and not lesson.finished:
+        if number is not None:
             _save(run, lesson)
             raise StoppedError(f"stopped at step {lesson.step}, which is saved; go on with --resume", number)
         seconds = time.perf_counter() - started
         model, tokenizer = lesson.reader(), lesson.course.tokenizer
-        encoder = Encoder(tokenizer, exam_source.bank, think=config.think, loss=config.training.loss)
-        exam = config.exam
-        rows = examine(
-            model,
-            encoder,
-            exam_source,
-            config.curriculum,
-            (0.0, 1.0),
-            False,
-            exam.samples,
-            config.seed,
-            exam.batch_size,
-        )
         accuracy = vars(accuracy_of(rows))
         run.save_model(model, tokenizer)
         result = {

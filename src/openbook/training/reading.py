@@ -252,6 +252,10 @@ class Lesson:
         for group, peak in zip(self.optimizer.param_groups, self._peaks, strict=True):
             group["lr"] = peak * rate
 
+    def go_on(self) -> None:
+        """The rate went to zero too early: back to the last stage at its full rate, until it is mastered again."""
+        self.ending, self.recent = 0, []
+
     def reader(self) -> StudentForCausalLM:
         """The student as it is now, with layers of its own."""
         return untied(self.model)
