@@ -48,7 +48,7 @@ class StudentConfig(LlamaConfig):
 
 
 def student_config(
-    depth: int, chars: int, width: int = 64, heads: int = 4, head: int = 32, mlp: int = 128, **more: Any
+    depth: int, chars: int, width: int = 64, heads: int = 2, head: int = 32, mlp: int = 128, **more: Any
 ) -> StudentConfig:
     """The config of a student for MLT(depth, chars), with two layers for each level."""
     size = chars**2
