@@ -120,7 +120,7 @@ class ReadingConfig(Strict):
     others: float = Field(0.25, ge=0, le=1, description="share of the unused rules that is shown")
     missing: float = Field(0.5, ge=0, lt=1, description="share of the last stage's examples with pages missing")
     width: int = Field(64, ge=8)
-    heads: int = Field(2, ge=1, description="2 served three levels best, 4 five levels")
+    heads: int = Field(2, ge=1, description="2 was quicker at three levels, 4 at five")
     head: int = Field(32, ge=2, multiple_of=2)
     mlp: int = Field(128, ge=8)
     lag: bool = Field(True, description="each level stands half a bigram to the right of the one before")
