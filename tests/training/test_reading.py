@@ -142,3 +142,12 @@ def test_what_cannot_read_is_not_called_capable(tmp_path: Path, capsys: pytest.C
     )
     learned = json.loads(capsys.readouterr().out)
     assert learned["steps"] == 2 and set(learned["accuracy"]) == {"closed_book", "open_book"}
+
+
+def test_a_dry_run_shows_the_stages_and_leaves_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    command = ["prepare", "--depth", "3", "--chars", "4", "--dry-run", "--out", str(tmp_path / "run")]
+    assert main([*command, "--json"]) == 0
+    assert [stage["levels"] for stage in json.loads(capsys.readouterr().out)["stages"]] == [1, 1, 2, 3, 3]
+    assert main(command) == 0
+    assert "pages missing" in capsys.readouterr().out
+    assert not (tmp_path / "run").exists()

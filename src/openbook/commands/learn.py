@@ -218,6 +218,8 @@ def _run(
         config = validated(RunConfig, Run(folder).read("config.json"))
     else:
         config = configured(RunConfig, file, settings, flags, stage)
+    if dry_run and config.reading is not None:
+        return _show_course(config, json)
     if dry_run:
         from openbook.training.estimate import estimate
 
@@ -237,6 +239,24 @@ def _run(
     result = carry_out(config, folder, bar=progress, say=err.print, **vars(going))
     emit_json(result) if json else _show_result(result)
     return 0 if result.get("capable", True) else EXIT_NOT_CAPABLE
+
+
+def _show_course(config: Any, json: bool) -> int:
+    """The plan of a reading course: its stages. How many steps they take is not known beforehand."""
+    from openbook.training.reading import stages
+
+    course = [vars(stage) for stage in stages(config.task.depth, config.task.lengths, config.reading)]
+    if json:
+        emit_json({"stages": course, "most_steps": config.reading.most_steps})
+        return 0
+    table = Table("stage", "levels", "unused rules", "lengths", "pages missing", box=None, header_style="bold")
+    for number, stage in enumerate(course, 1):
+        lengths = "{} to {}".format(*stage["lengths"])
+        missing = f"{config.reading.missing:.0%} of examples" if stage["missing"] else ""
+        table.add_row(str(number), str(stage["levels"]), f"{stage['others']:.0%}", lengths, missing)
+    out.print(table)
+    out.print(f"a stage ends when it is mastered; at most {config.reading.most_steps:,} steps in all", style="dim")
+    return 0
 
 
 def _show_plan(plan: dict[str, Any]) -> None:
