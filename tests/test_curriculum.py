@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openbook.book import Example, ListSource, Translations
-from openbook.curriculum import PRESETS, Curriculum, Opened, Plan, Schedule, curriculum_named
+from openbook.curriculum import PRESETS, SPREADS, Curriculum, Opened, Plan, Schedule, curriculum_named
 from openbook.errors import InputError
 from openbook.task import Codebook
 
@@ -238,6 +238,20 @@ def test_one_section_is_one_that_the_example_has(name: str) -> None:
     _, opened = plan.at(np.arange(400))
     assert (opened.slots[::2] < 0).all()
     assert ((opened.slots[1::2] >= 0).any(-1).sum(1) == 7).all()
+
+
+def test_spread_over_time(task: Translations) -> None:
+    """A schedule is the chance of closing one section only; its constants are the three names."""
+    positions = np.arange(len(task))
+    scheduled = Plan(task, Curriculum(drop="0.5", spread="1@0,1@0.5,0@0.5"))  # type: ignore[arg-type]
+    _, opened = scheduled.at(positions)
+    one, everywhere = (Plan(task, Curriculum(drop="0.5", spread=name)).at(positions)[1] for name in ("one", "all"))  # type: ignore[arg-type]
+    half = len(task) // 2
+    assert (opened.slots[:half] == one.slots[:half]).all()
+    assert (opened.slots[half + 1 :] == everywhere.slots[half + 1 :]).all()
+    for name, share in SPREADS.items():
+        by_name, by_share = (Plan(task, Curriculum(drop="0.5", spread=x)).at(positions)[1] for x in (name, share))  # type: ignore[arg-type]
+        assert (by_name.slots == by_share.slots).all()
 
 
 def test_seeds_differ_and_repeat(task: Translations) -> None:

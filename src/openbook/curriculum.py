@@ -82,6 +82,21 @@ def _schedule(value: Any) -> Schedule:
 
 ScheduleField = Annotated[Schedule, BeforeValidator(_schedule), PlainSerializer(str, return_type=str)]
 
+SPREADS = {"all": 0.0, "one": 1.0, "coin": 0.5}  # share of the examples whose closed pieces are all of one section
+
+
+def _spread(value: Any) -> Any:
+    """A name stays a name; everything else is a schedule, or an error that tells both."""
+    if value in SPREADS:
+        return value
+    try:
+        return Schedule.parse(value)
+    except InputError as error:
+        raise ValueError(f"spread is all, one, coin, or a schedule of the share of 'one': {error}") from None
+
+
+SpreadField = Annotated[str | Schedule, BeforeValidator(_spread), PlainSerializer(str, return_type=str)]
+
 
 class Curriculum(BaseModel):
     """What is open when. All of it can be set in a config; presets fill it in."""
@@ -93,14 +108,22 @@ class Curriculum(BaseModel):
     )
     others: float = Field(0.0, ge=0, le=1, description="share of the pieces not needed that are shown as well")
     drop: ScheduleField = Field(Schedule(((0.0, 0.0),)), description="share of the shown pieces that is closed")
-    spread: Literal["all", "one", "coin"] = Field(
-        "all", description="drop from all sections, from one at random, or toss a fair coin between the two"
+    spread: SpreadField = Field(
+        "all",
+        description="drop from all sections, from one at random, or toss a fair coin between the two; a schedule is "
+        "the chance of 'one'",
     )
     order: Literal["shuffled", "given"] = Field("shuffled", description="order of the open pieces in a section")
     wrong: bool = Field(False, description="show a book that misleads")
     silence: ScheduleField = Field(
         Schedule(((0.0, 1.0),)), description="share of the words of a chain of thought replaced by thinking tokens"
     )
+
+    def alone(self, progress: ArrayLike) -> NDArray[np.float64]:
+        """Chance that an example's closed pieces are all of one section."""
+        if isinstance(self.spread, Schedule):
+            return self.spread.at(progress)
+        return np.full(np.shape(progress), SPREADS[self.spread])
 
 
 PRESETS: dict[str, dict[str, Any]] = {
@@ -304,7 +327,7 @@ def choose(curriculum: Curriculum, shelf: Shelf, progress: NDArray[np.float64], 
     rates = np.broadcast_to(curriculum.drop.at(progress)[:, None], (batch, sections))
     if curriculum.spread != "all":
         one = _one_of(drawn[:, 1], shown.any(-1))
-        everywhere = np.zeros(batch, bool) if curriculum.spread == "one" else (drawn[:, 0] >> np.uint64(63)) == 1
+        everywhere = (drawn[:, 0] >> np.uint64(11)) * 2.0**-53 >= curriculum.alone(progress)
         rates = np.where(everywhere[:, None] | one, rates, 0.0)
     closed = _share(rates, shown)
     if curriculum.order == "given":

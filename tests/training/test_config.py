@@ -58,7 +58,7 @@ def test_defaults_depend_on_where_examples_and_model_come_from(tmp_path: Path) -
 def test_a_config_survives_its_own_record() -> None:
     for values in (
         {},
-        {"data": "f.jsonl", "curriculum": {"drop": "0@0,0.123456789@0.3"}},
+        {"data": "f.jsonl", "curriculum": {"drop": "0@0,0.123456789@0.3", "spread": "1@0,0@0.7"}},
         {"model": {"lora": {"rank": 2}}},
     ):
         config = validated(RunConfig, values)
@@ -91,6 +91,7 @@ def test_a_config_survives_its_own_record() -> None:
         ("curriculum: aneal", "did you mean 'anneal'?"),
         ("curriculum: fixed:2", "curriculum.drop: schedule '2': rates and progress are between 0 and 1"),
         ("data: f\ncurriculum: fixed:2", "curriculum.drop: schedule '2'"),
+        ("curriculum: {spread: ones}", "curriculum.spread: spread is all, one, coin, or a schedule"),
         ("curriculum: {drop: '1@0.5,0@0.1'}", "progress must not go back"),
         ("data: facts.jsonl\ntask: {depth: 2}", "both 'data' and 'task' are given"),
         ("- a\n- b", "a config is a list of `key: value` lines"),
