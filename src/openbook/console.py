@@ -17,17 +17,17 @@ err = Console(stderr=True, highlight=False)
 
 def emit_json(data: Any) -> None:
     """Print the one JSON object of a `--json` command. NaN is written as null, so that any parser can read it."""
-    sys.stdout.write(json.dumps(_plain(data), ensure_ascii=False, allow_nan=False) + "\n")
+    sys.stdout.write(json.dumps(plain(data), ensure_ascii=False, allow_nan=False) + "\n")
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """Arrays and NumPy scalars as lists and numbers, NaN and infinity as None."""
     if isinstance(value, dict):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     if hasattr(value, "tolist"):
-        return _plain(value.tolist())
+        return plain(value.tolist())
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         return None
     return value

@@ -19,7 +19,7 @@ from openbook.book.shelf import CODE, NONE, Bank, Fragments, Shelf
 from openbook.errors import InputError
 from openbook.randomness import permutations, words
 from openbook.task.alphabet import alphabets
-from openbook.task.inputs import check_lengths, random_inputs
+from openbook.task.inputs import check_lengths, random_inputs, subset_inputs
 from openbook.task.phrasebook import Codebook, Table, sample_tables
 from openbook.task.text import PAD, Chain, Format, Kind, Slot, format_named
 from openbook.task.translate import Translation, translate_batch
@@ -38,20 +38,25 @@ class Translations:
     text: str = "released"
     chain: Chain = "silent"
     start: int = 0  # the first example's number, so that an exam can use inputs that training does not
+    only: tuple[int, tuple[int, ...]] | None = None  # a level from 0, and the rules that strings may use there
     bank: Bank = field(default_factory=Bank, repr=False)
 
     def __post_init__(self) -> None:
         check_lengths(*self.lengths)
         if self.text == "composite" and self.chain == "explicit":
             raise InputError("the composite format has no explicit chain of thought: use text compact or released")
+        if self.only is not None and self.codebook is None:
+            raise InputError("strings are restricted to rules of one codebook, but every example has its own")
         self.format: Format = format_named(self.text, self.depth, self.chars)
         self._letters = alphabets(self.depth, self.chars)
         self._tables = _FragmentTables(self)
 
     @property
     def fingerprint(self) -> str:
-        settings = [self.depth, self.chars, self.count, self.lengths, self.seed, self.text, self.chain, self.start]
+        settings: list[object] = [self.depth, self.chars, self.count, self.lengths, self.seed]
+        settings += [self.text, self.chain, self.start]
         tables = b"fresh" if self.codebook is None else self.codebook.tables.tobytes()
+        settings += [] if self.only is None else [self.only]
         return hashlib.sha256(json.dumps(settings).encode() + tables).hexdigest()
 
     @property
@@ -74,13 +79,19 @@ class Translations:
         sizes = np.empty(len(indices), np.int64)
         tables = None if self.codebook else np.empty((len(indices), self.depth, self.chars**2), np.uint16)
         for rows, first, count in _runs(indices + self.start):
-            strings[rows], sizes[rows] = random_inputs(self.chars, count, self.lengths, self.seed, first)
+            strings[rows], sizes[rows] = self._inputs(first, count)
             if tables is not None:
                 tables[rows] = sample_tables(self.depth, self.chars, self.seed, first, count)
         if self.codebook is not None:
             return translate_batch(self.codebook, strings, sizes), self.codebook.tables
         assert tables is not None
         return translate_batch(tables, strings, sizes, self.chars), tables
+
+    def _inputs(self, first: int, count: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        if self.only is None:
+            return random_inputs(self.chars, count, self.lengths, self.seed, first)
+        assert self.codebook is not None
+        return subset_inputs(self.codebook, *self.only, count, self.lengths, self.seed, first)
 
     def example(self, index: int) -> Example:
         translation, tables = self.translations(np.array([index]))

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from openbook.errors import InputError
-from openbook.randomness import below, words
+from openbook.randomness import below, generator, words
 from openbook.task.phrasebook import Codebook
 from openbook.task.translate import Chars, bigram_characters, invert_batch, shift_right, translate_batch
 
@@ -64,6 +64,13 @@ def subset_inputs(
     choice, sizes = _draw(allowed.size, count, lengths, seed, start, f"subset {level}")
     shifted = _characters(allowed[choice], codebook.chars)
     return invert_batch(codebook, shift_right(shifted, sizes), sizes, level), sizes
+
+
+def halves(chars: int, level: int, seed: int = 0) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """The rules of a level (from 0) divided at random: half for training, the others held out."""
+    order = generator(seed, "held-out rules", level).permutation(chars**2).tolist()
+    middle = chars**2 // 2
+    return tuple(sorted(order[:middle])), tuple(sorted(order[middle:]))
 
 
 def missing_rules(codebook: Codebook, string: ArrayLike) -> NDArray[np.int64]:

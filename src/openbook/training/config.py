@@ -35,6 +35,7 @@ class TaskConfig(Strict):
         "compact", description="how it is written down; composite is the student's"
     )
     chain: Literal["silent", "explicit"] = Field("silent", description="thinking tokens, or the strings in between")
+    held_out: int | None = Field(None, ge=1, description="a level of which strings use a random half of the rules only")
 
 
 class LoraConfig(Strict):

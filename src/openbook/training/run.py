@@ -19,6 +19,7 @@ from openbook.book.translations import Translations
 from openbook.curriculum import Curriculum, Plan, Schedule
 from openbook.errors import InputError, StoppedError
 from openbook.records import Run
+from openbook.task.inputs import halves
 from openbook.task.phrasebook import Codebook
 from openbook.training import checkpoint
 from openbook.training.config import RunConfig, TaskConfig, validated
@@ -57,7 +58,12 @@ def task_source(task: TaskConfig, count: int, start: int = 0, bank: Bank | None 
                 f"{task.codebook} is a codebook of MLT({codebook.depth}, {codebook.chars}), but the task is "
                 f"MLT({task.depth}, {task.chars})"
             )
-    inputs = (task.lengths, task.seed, task.text, task.chain, start)
+    only = None
+    if task.held_out is not None:
+        if task.held_out > task.depth:
+            raise InputError(f"task.held_out is level {task.held_out}, but there are {task.depth}")
+        only = (task.held_out - 1, halves(task.chars, task.held_out - 1, task.seed)[0])
+    inputs = (task.lengths, task.seed, task.text, task.chain, start, only)
     return Translations(task.depth, task.chars, count, codebook, *inputs, bank=bank or Bank())
 
 
