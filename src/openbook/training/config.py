@@ -84,7 +84,9 @@ class TrainingConfig(Strict):
     decay: float = Field(0.2, gt=0, le=1, description="share of the steps at the end in which a stable rate decays")
     optimizer: Literal["adamw", "muon"] = Field("adamw", description="muon: for matrices, with AdamW for the rest")
     matrix_learning_rate: float = Field(0.01, gt=0, description="Muon's peak learning rate")
-    loss: Literal["completion", "answer"] = Field("completion", description="which tokens carry loss")
+    loss: Literal["completion", "answer", "everything"] = Field(
+        "completion", description="which tokens carry loss; everything: the book too, the positive control of an audit"
+    )
     freeze: list[str] = Field(
         default_factory=list, description="weights that stay as they are, by parts of their names"
     )

@@ -27,6 +27,11 @@ IGNORED = -100  # the label of a token without loss
 
 Tokens = NDArray[np.int64]
 _CARRIES_LOSS = np.array([kind in COMPLETION_KINDS for kind in Kind])
+_WITH_LOSS = {
+    "completion": _CARRIES_LOSS,
+    "answer": np.array([kind == Kind.ANSWER for kind in Kind]),
+    "everything": _CARRIES_LOSS | np.array([kind in (Kind.HEADING, Kind.PIECE) for kind in Kind]),
+}
 
 
 @dataclass(frozen=True)
@@ -140,7 +145,7 @@ class Encoder:
         max_length: int | None = None,
         think: str = THINK,
         chat: bool | None = None,
-        loss: Literal["completion", "answer"] = "completion",
+        loss: Literal["completion", "answer", "everything"] = "completion",
     ) -> None:
         if max_length is not None and max_length < 2:
             raise InputError(f"max_length is {max_length}: a window holds at least two tokens")
@@ -148,7 +153,7 @@ class Encoder:
         self.table = TokenTable(tokenizer, bank)
         self.chat = bool(getattr(tokenizer, "chat_template", None)) if chat is None else chat
         self.frame: Frame = frame_of(tokenizer, (), self.chat)
-        self.with_loss = _CARRIES_LOSS if loss == "completion" else np.array([kind == Kind.ANSWER for kind in Kind])
+        self.with_loss = _WITH_LOSS[loss]
         self.start = bank.number(tokenizer.bos_token or tokenizer.eos_token or "")
 
     def encode(self, shelf: Shelf, opened: Opened, name: Callable[[int], str] = "example {}".format) -> Encoded:

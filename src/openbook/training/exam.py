@@ -190,8 +190,9 @@ def _generated(model: Any, encoder: Encoder, items: list[Item], batch_size: int)
     pad = pad_id_of(tokenizer)
     for start in range(0, len(items), batch_size):
         batch = items[start : start + batch_size]
-        prompts = [item.ids[item.labels == IGNORED] for item in batch]
-        targets = [item.ids[item.labels != IGNORED] for item in batch]
+        written_by_model = [(item.labels != IGNORED) & (item.kinds >= CODE[Kind.WORDS]) for item in batch]
+        prompts = [item.ids[~own] for item, own in zip(batch, written_by_model, strict=True)]
+        targets = [item.ids[own] for item, own in zip(batch, written_by_model, strict=True)]
         longest = max(map(len, prompts))
         ids = np.full((len(batch), longest), pad, np.int64)
         mask = np.zeros((len(batch), longest), np.int64)
@@ -209,7 +210,7 @@ def _generated(model: Any, encoder: Encoder, items: list[Item], batch_size: int)
             )
         written = tokens[:, longest:].cpu().numpy()
         for row, (item, target) in enumerate(zip(batch, targets, strict=True)):
-            answer = item.kinds[item.labels != IGNORED] == CODE[Kind.ANSWER]
+            answer = item.kinds[written_by_model[row]] == CODE[Kind.ANSWER]
             own = np.pad(written[row], (0, max(0, len(target) - written.shape[1])), constant_values=-1)[: len(target)]
             hits += bool((own[answer] == target[answer]).all())
     return hits / len(items)
