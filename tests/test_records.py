@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from pathlib import Path
 
@@ -65,6 +66,34 @@ def test_an_empty_folder_will_do_and_a_file_will_not(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="is a file"):
         Run.create(tmp_path / "file", {}, {}, force=True)
     assert (tmp_path / "file").read_text() == "x"
+
+
+@pytest.mark.parametrize("written", [1, 2, 3])
+def test_a_start_that_was_killed_can_be_made_again(
+    written: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After each of the files that make a folder a run; only with the last of them is there something to resume."""
+    names = []
+
+    def killed(path: Path, data: object) -> None:
+        if len(names) == written:
+            raise SystemExit
+        names.append(path.name)
+        write_json(path, data)
+
+    with monkeypatch.context() as patched:
+        patched.setattr("openbook.records.write_json", killed)
+        with pytest.raises(SystemExit) if written < 3 else contextlib.nullcontext():
+            Run.create(tmp_path / "run", {"seed": 1}, {})
+    (tmp_path / "run" / ".config.json.writing").write_text("{")
+    if written < 3:
+        with pytest.raises(InputError, match="it is not a run, or the run did not get that far"):
+            Run.resume(tmp_path / "run", {"seed": 1}, {})
+        Run.create(tmp_path / "run", {"seed": 1}, {})
+    else:
+        with pytest.raises(InputError, match="holds a run already"):
+            Run.create(tmp_path / "run", {"seed": 1}, {})
+    assert Run.resume(tmp_path / "run", {"seed": 1}, {}).read("config.json") == {"seed": 1}
 
 
 @pytest.mark.parametrize("force", [False, True])

@@ -28,7 +28,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from openbook.errors import InputError
+from openbook.errors import InputError, MachineError
 
 PACKAGES = ("openbook", "torch", "transformers", "tokenizers", "accelerate", "safetensors", "numpy", "peft")
 MANIFEST = "manifest.json"
@@ -125,6 +125,19 @@ def differences(before: Any, now: Any, key: str = "") -> list[str]:
     return [] if before == now else [f"{key} was {before!r}, is {now!r}"]
 
 
+_held: set[int] = set()  # open files of the locks that this process holds
+
+
+def _let_go() -> None:
+    """In a forked child: a worker that outlives a killed run must not keep the run's lock."""
+    for descriptor in _held:
+        os.close(descriptor)
+    _held.clear()
+
+
+os.register_at_fork(after_in_child=_let_go)
+
+
 class Run:
     """A run's folder."""
 
@@ -136,13 +149,14 @@ class Run:
         """Start a run in a folder that is new or empty; `force` removes an earlier run there, and nothing else."""
         run = cls(folder)
         run.check_free(force)
-        if run.folder.exists() and any(run.folder.iterdir()):
-            with run.lock():  # not while somebody writes to it
-                shutil.rmtree(run.folder)
         run.folder.mkdir(parents=True, exist_ok=True)
-        write_json(run.folder / "config.json", config)
-        write_json(run.folder / "environment.json", environment())
-        write_json(run.folder / "data.json", data)
+        with run.lock():  # not while somebody writes to it
+            for path in run.folder.iterdir():
+                if path.name != LOCK:
+                    _remove(path)
+            write_json(run.folder / "environment.json", environment())
+            write_json(run.folder / "data.json", data)
+            write_json(run.folder / "config.json", config)  # the last: with it, the folder is a run
         return run
 
     def check_free(self, force: bool = False) -> None:
@@ -150,7 +164,8 @@ class Run:
 
         A model's folder has a config.json too, so more than that is asked for before anything is removed.
         """
-        if not self.folder.exists() or (self.folder.is_dir() and not any(self.folder.iterdir())):
+        if not self.folder.exists() or self._barely_begun():
+            self.check_writable()
             return
         if not self.folder.is_dir():
             raise InputError(f"{self.folder} is a file: name another folder with --out")
@@ -163,6 +178,31 @@ class Run:
             raise InputError(
                 f"{self.folder} is not replaced, because it holds more than a run ({', '.join(foreign[:3])}): "
                 "move that away, or name another folder with --out"
+            )
+        self.check_writable()
+
+    def _barely_begun(self) -> bool:
+        """Whether the folder is empty, or all it holds was left by a start that was killed before there was a run."""
+        if not self.folder.is_dir():
+            return False
+        names = {path.name for path in self.folder.iterdir()}
+        return {name for name in names if not name.endswith(".writing")} <= {LOCK, *MARKS} - {"config.json"}
+
+    def check_writable(self) -> None:
+        """Say that nothing can be written here before hours of work are to be written here.
+
+        What is asked is the folder itself or, where there is none yet, the nearest one above it. A finished run is not
+        written to again.
+        """
+        if self.finished:
+            return
+        absolute = self.folder.absolute()
+        there = next(path for path in (absolute, *absolute.parents) if path.exists())
+        if there.is_dir() and not os.access(there, os.W_OK | os.X_OK):
+            read_only = os.statvfs(there).f_flag & os.ST_RDONLY
+            reason = "its file system is read-only" if read_only else "permission denied"
+            raise MachineError(
+                f"cannot write to {there}: {reason}. Name another folder with --out, or make it writable"
             )
 
     @classmethod
@@ -190,14 +230,20 @@ class Run:
     @contextmanager
     def lock(self) -> Iterator[None]:
         """Keep other writers out of the folder; the lock is the system's, so a killed run leaves none behind."""
-        with (self.folder / LOCK).open("a") as file:
+        descriptor = os.open(self.folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
+        _held.add(descriptor)
+        try:
             try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise InputError(
                     f"another process is writing to {self.folder}: wait for it, or name another folder"
                 ) from None
             yield
+        finally:
+            if descriptor in _held:
+                _held.remove(descriptor)
+                os.close(descriptor)
 
     def log(self, **metrics: Any) -> None:
         """Add a line to the metrics."""

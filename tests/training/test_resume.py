@@ -7,40 +7,19 @@ import pickle
 import random
 import resource
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from transformers import TrainerCallback
+from tests.faults import SETTINGS, STEPS, config, in_a_child, killed, same, signalled
 
-from openbook.errors import InputError, StoppedError
+from openbook.errors import InputError
 from openbook.records import Run
-from openbook.training import checkpoint, resume
+from openbook.training import checkpoint
 from openbook.training.config import RunConfig, validated
 from openbook.training.run import carry_out
-
-STEPS = 23  # 3 epochs of 61 examples in steps of 8: the last step is not full, and no epoch ends with a step
-SETTINGS: dict[str, Any] = {
-    "task": {"depth": 1, "chars": 3, "lengths": [4, 8]},
-    "model": {"hidden_size": 16, "layers": 1, "heads": 1, "lora": {"rank": 2, "dropout": 0.3}},  # dropout: random
-    "samples": 61,
-    "training": {
-        "epochs": 3,
-        "batch_size": 8,
-        "micro_batch_size": 3,
-        "learning_rate": 0.01,
-        "log_every": 3,
-        "checkpoint_every": 4,
-        "keep_checkpoints": True,
-    },
-    "exam": {"samples": 4, "every": 5},
-}
-
-
-def config(**training: Any) -> RunConfig:
-    return validated(RunConfig, {**SETTINGS, "training": {**SETTINGS["training"], **training}})
 
 
 @pytest.fixture(scope="module")
@@ -48,62 +27,6 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("unbroken") / "run"
     carry_out(config(), folder)
     return folder
-
-
-def in_a_child(work: Callable[[], None]) -> int:
-    """Do something in a process of its own; returns how it ended, as the shell would tell."""
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            work()
-            code = 0
-        except StoppedError as error:
-            code = error.code
-        finally:
-            os._exit(code)
-    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-
-class _At(TrainerCallback):
-    """Sends this process a signal in the middle of a step."""
-
-    def __init__(self, step: int, number: int) -> None:
-        self.step, self.number = step, number
-
-    def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
-        if state.global_step == self.step:
-            os.kill(os.getpid(), self.number)
-
-
-@contextmanager
-def signalled(step: int, number: int = signal.SIGKILL) -> Iterator[None]:
-    """Within (a child), training gets a signal at this step."""
-    made = resume.ResumableTrainer.__init__
-
-    def with_signal(self: Any, *arguments: Any, **options: Any) -> None:
-        made(self, *arguments, **options)
-        self.add_callback(_At(step, number))
-
-    resume.ResumableTrainer.__init__ = with_signal  # type: ignore[method-assign]
-    yield
-
-
-def killed(folder: Path, step: int, going: bool = False, **training: Any) -> int:
-    def work() -> None:
-        with signalled(step):
-            carry_out(config(**training), folder, resume=going)
-
-    return in_a_child(work)
-
-
-def same(a: Path, b: Path) -> None:
-    """Weights, optimiser, generator, schedule and metrics are equal, bit for bit."""
-    last = f"checkpoints/step-{STEPS:08d}"
-    names = ("model/model.safetensors", f"{last}/model.safetensors", f"{last}/optimizer.safetensors")
-    for name in (*names, f"{last}/state.json", "metrics.jsonl"):
-        assert (a / name).read_bytes() == (b / name).read_bytes(), name
-    assert not Run(b).damage()
 
 
 def kill_points() -> list[int]:

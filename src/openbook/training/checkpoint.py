@@ -20,14 +20,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from openbook.errors import InputError
+from openbook.errors import InputError, MachineError
 from openbook.records import file_hash, written_aside
 
 KEPT = 2  # the newest, and the one before it should the newest be damaged
 SPARE = 1.1  # free space wanted, as a multiple of what a checkpoint takes
-_RNG = "rng.cpu"
+_RNG = "rng."
 
 
 @dataclass(frozen=True)
@@ -39,13 +40,23 @@ class Found:
     passed_over: list[str]
 
 
-def save(folder: Path, step: int, model: Any, optimizer: Any, scheduler: Any, extra: dict[str, Any]) -> Path:
-    """Write the checkpoint of a step under `folder`, then remove all but the newest ones."""
+def save(
+    folder: Path,
+    step: int,
+    model: Any,
+    optimizer: Any,
+    scheduler: Any,
+    extra: dict[str, Any],
+    generators: dict[str, torch.Tensor] | None = None,
+) -> Path:
+    """Write the checkpoint of a step under `folder`, then remove all but the newest ones.
+
+    `generators` are the states of every process's generators, one row each; this process's own if not given.
+    """
     weights = _weights(model)
     moments, plain = _split(optimizer.state_dict())
-    moments[_RNG] = torch.get_rng_state()
-    for device in range(torch.cuda.device_count()):
-        moments[f"rng.cuda.{device}"] = torch.cuda.get_rng_state(device)
+    states = {name: state[None] for name, state in generator_states().items()} if generators is None else generators
+    moments |= {_RNG + name: state.contiguous() for name, state in states.items()}
     folder.mkdir(parents=True, exist_ok=True)
     _check_space(folder, sum(t.numel() * t.element_size() for t in [*weights.values(), *moments.values()]))
     target = folder / f"step-{step:08d}"
@@ -60,6 +71,14 @@ def save(folder: Path, step: int, model: Any, optimizer: Any, scheduler: Any, ex
     for old in sorted(_complete(folder))[:-KEPT]:
         shutil.rmtree(old)
     return target
+
+
+def generator_states() -> dict[str, torch.Tensor]:
+    """The states of torch's generators in this process."""
+    states = {"cpu": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        states["cuda"] = torch.cuda.get_rng_state()
+    return states
 
 
 def _weights(model: Any) -> dict[str, torch.Tensor]:
@@ -91,7 +110,7 @@ def _joined(tensors: dict[str, torch.Tensor], plain: dict[str, Any]) -> dict[str
     """The inverse of `_split`."""
     state: dict[int, dict[str, Any]] = {}
     for key, tensor in tensors.items():
-        if not key.startswith("rng."):
+        if not key.startswith(_RNG):
             parameter, _, name = key.partition(".")
             state.setdefault(int(parameter), {})[name] = tensor
     for parameter, entries in plain["rest"].items():
@@ -102,7 +121,7 @@ def _joined(tensors: dict[str, torch.Tensor], plain: dict[str, Any]) -> dict[str
 def _check_space(folder: Path, size: int) -> None:
     free = shutil.disk_usage(folder).free
     if free < size * SPARE:
-        raise OSError(
+        raise MachineError(
             f"no room for a checkpoint in {folder}: it takes {size / 2**20:.1f} MiB, {free / 2**20:.1f} MiB are free. "
             "The one before it is intact; make room and go on with --resume"
         )
@@ -112,15 +131,20 @@ def _complete(folder: Path) -> Iterator[Path]:
     return (path for path in folder.glob("step-*") if path.is_dir())
 
 
+def unfinished(folder: Path) -> list[str]:
+    """Checkpoints that a killed process was still writing; they are never used, and removed by the next save."""
+    return sorted(path.name for path in folder.glob(".step-*.writing"))
+
+
 def newest(folder: Path) -> Found | None:
     """The newest checkpoint that is whole; None when there is none at all."""
-    passed_over = [f"{path.name}: never finished" for path in sorted(folder.glob(".step-*.writing"))]
+    passed_over: list[str] = []
     for path in sorted(_complete(folder), reverse=True):
         problem = _damage(path)
         if problem is None:
             return Found(path, int(path.name.removeprefix("step-")), passed_over)
         passed_over.append(f"{path.name}: {problem}")
-    if any(not line.endswith("never finished") for line in passed_over):
+    if passed_over:
         raise InputError(f"no checkpoint in {folder} is whole: {'; '.join(passed_over)}")
     return None
 
@@ -160,9 +184,17 @@ def load_optimizer(found: Found, optimizer: Any, scheduler: Any) -> None:
     scheduler.load_state_dict(state["scheduler"])
 
 
-def load_generators(found: Found) -> None:
-    tensors = load_file(found.folder / "optimizer.safetensors")
-    torch.set_rng_state(tensors[_RNG])
-    for device in range(torch.cuda.device_count()):
-        if f"rng.cuda.{device}" in tensors:
-            torch.cuda.set_rng_state(tensors[f"rng.cuda.{device}"], device)
+def processes_of(found: Found) -> int:
+    """How many processes trained together when the checkpoint was written."""
+    with safe_open(found.folder / "optimizer.safetensors", "pt") as file:
+        return file.get_slice(f"{_RNG}cpu").get_shape()[0]
+
+
+def load_generators(found: Found, process: int = 0) -> None:
+    """Put back one process's generators; one that was not there takes the place of another, and goes on from it."""
+    with safe_open(found.folder / "optimizer.safetensors", "pt") as file:
+        for name in file.keys():  # noqa: SIM118 - not a dictionary
+            if name.startswith(_RNG):
+                states = file.get_tensor(name)
+                state = states[process % len(states)].clone()
+                torch.set_rng_state(state) if name == f"{_RNG}cpu" else torch.cuda.set_rng_state(state)

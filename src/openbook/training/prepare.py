@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -14,6 +13,7 @@ from openbook.training import checkpoint
 from openbook.training.config import RunConfig
 from openbook.training.encode import Encoder
 from openbook.training.exam import Row, examine
+from openbook.training.processes import check_alone
 from openbook.training.reading import Lesson
 from openbook.training.resume import stopping_at_signals
 from openbook.training.run import Bar, accuracy_of, data_record, no_bar, sources_of, where_to_start
@@ -44,8 +44,8 @@ def carry_out_reading(
     """Teach a student to read and leave a run in `folder`; returns the keys of `openbook prepare --json`."""
     if config.reading is None or config.task is None or config.task.text != "composite":
         raise InputError("a reading course needs the task in composite text")
-    if not resume:
-        Run(folder).check_free(force)
+    check_alone("a reading course")
+    Run(folder).check_writable() if resume else Run(folder).check_free(force)
     source, exam_source = sources_of(config)
     lesson = Lesson(config.task.depth, config.task.chars, config.task.lengths, config.seed, config.reading)
     settings, data = config.model_dump(mode="json"), data_record(source, lesson.course.tokenizer)
@@ -107,8 +107,8 @@ def carry_out_reading(
             "chance": rows[0].chance,
             "seconds": round(seconds, 2),
         }
-        shutil.rmtree(run.checkpoints, ignore_errors=True)
         run.finish(result)
+        run.drop_checkpoints()  # not before: until then they are all there is
     return {"run": str(folder), **result}
 
 

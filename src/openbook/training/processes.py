@@ -9,7 +9,11 @@ from typing import Any
 
 import torch
 
+from openbook.errors import InputError
 from openbook.records import Run
+
+# where launchers say how many processes they have started
+ANNOUNCED = ("WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE")
 
 
 def is_first() -> bool:
@@ -19,6 +23,33 @@ def is_first() -> bool:
 
 def are_several() -> bool:
     return int(os.environ.get("WORLD_SIZE", "1")) > 1
+
+
+def announced() -> tuple[str, int]:
+    """The largest number of processes that a launcher says it has started, and the variable it says so in."""
+    said = {name: os.environ.get(name, "") for name in ANNOUNCED}
+    numbers = {name: int(value) for name, value in said.items() if value.isdecimal()}
+    return max(numbers.items(), key=lambda item: item[1], default=("", 1))
+
+
+def check_world_size(found: int) -> None:
+    """Refuse to train alone when a launcher has started several: each would train everything, and think itself first.
+
+    `srun -n 4 openbook learn ...` is such a case: four tasks, none of which is told how to find the others.
+    """
+    name, number = announced()
+    if found < number:
+        raise InputError(
+            f"{name} announces {number} processes, but this one found {found}: they would not train together. Start "
+            f"them with `torchrun --nproc-per-node {number} -m openbook.cli learn ...`, or unset {name} to train alone"
+        )
+
+
+def check_alone(what: str) -> None:
+    """Refuse several processes for what only one can do."""
+    name, number = announced()
+    if number > 1:
+        raise InputError(f"{what} runs in one process, but {name} announces {number}: start it without a launcher")
 
 
 def wait_for_all() -> None:

@@ -15,8 +15,10 @@ from typing import Any
 import torch
 from transformers import TrainerCallback
 
+from openbook.errors import MachineError
 from openbook.training import checkpoint
 from openbook.training.batches import Steps
+from openbook.training.processes import are_several
 from openbook.training.train import ContextEnhancedTrainer
 
 CHECKPOINTS_DURING_TRAINING = 10
@@ -49,7 +51,23 @@ class ResumableTrainer(ContextEnhancedTrainer):
 
     def train(self, *arguments: Any, **options: Any) -> Any:
         """Train what is left; nothing, if the checkpoint is of the last step."""
-        return None if self.first_step >= self.total_steps else super().train(*arguments, **options)
+        if self.first_step >= self.total_steps:
+            return None
+        try:
+            return super().train(*arguments, **options)
+        except RuntimeError as error:
+            if (lost := _lost_helper(error)) is None:
+                raise
+            raise MachineError(f"{lost}. What is saved is intact: go on with --resume") from error
+
+    def stop_requested(self) -> bool:
+        """Whether this process or any other of the run was told to stop, so that all of them stop at the same step."""
+        if self.args.world_size == 1:
+            return bool(_received)
+        told = torch.tensor(float(bool(_received)), device=self.args.device)
+        if self.accelerator.reduce(told, "sum") > 0 and not _received:
+            _received.append(int(signal.SIGTERM))
+        return bool(_received)
 
     def _steps(self) -> Steps:
         whole = super()._steps()
@@ -68,27 +86,34 @@ class ResumableTrainer(ContextEnhancedTrainer):
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         """Called by the trainer after a step has been logged, so that the log up to here is part of the checkpoint."""
+        # dropout draws, and losses add up, in every process by itself
+        states = {name: self._from_all(state) for name, state in checkpoint.generator_states().items()}
+        losses = self._from_all(self._tr_loss.detach().double())
         if self.is_world_process_zero():
             counters = {
-                "loss_since_log": float(self._tr_loss),
+                "loss_since_log": losses.tolist(),
                 "loss_total": float(self._total_loss_scalar),
                 "last_logged": self._globalstep_last_logged,
             }
             extra = {"counters": counters, "log": self.log_size()}
-            checkpoint.save(
-                self.folder, self.state.global_step, self._inner(model), self.optimizer, self.lr_scheduler, extra
-            )
+            step, inner = self.state.global_step, self._inner(model)
+            checkpoint.save(self.folder, step, inner, self.optimizer, self.lr_scheduler, extra, states)
         self.accelerator.wait_for_everyone()
+
+    def _from_all(self, state: torch.Tensor) -> torch.Tensor:
+        """Every process's state, one row each."""
+        return self.accelerator.gather(state[None].to(self.args.device)).cpu()
 
     def restore_counters(self) -> None:
         """The last things to be put back, when the trainer has made its own anew."""
         if self.start is None:
             return
         counters = checkpoint.read_state(self.start)["counters"]
-        self._tr_loss = torch.tensor(counters["loss_since_log"], device=self.args.device)
+        losses = counters["loss_since_log"]
+        self._tr_loss = torch.tensor(losses[self.args.process_index % len(losses)], device=self.args.device)
         self._total_loss_scalar = counters["loss_total"]
         self._globalstep_last_logged = counters["last_logged"]
-        checkpoint.load_generators(self.start)
+        checkpoint.load_generators(self.start, self.args.process_index)
 
 
 class _Saver(TrainerCallback):
@@ -102,17 +127,25 @@ class _Saver(TrainerCallback):
 
     def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
         step, every = state.global_step, self.trainer.every
-        if _stop_requested():
+        if self.trainer.stop_requested():
             control.should_save = control.should_training_stop = True
         elif every and (step % every == 0 or step == self.trainer.total_steps):
             control.should_save = True
 
 
-_received: list[int] = []
+def _lost_helper(error: RuntimeError) -> str | None:
+    """What has gone, if the error is torch's word for a data worker or another process of the run that has died."""
+    first = next(iter(str(error).strip().splitlines()), "")
+    if "DataLoader worker" in first:
+        return f"a process that prepares batches has died ({first.strip(' .')}), often for want of memory"
+    if are_several() and any(
+        word in str(error).lower() for word in ("gloo", "nccl", "closed by peer", "reset by peer")
+    ):
+        return f"another process of this run has died ({first.strip(' .')})"
+    return None
 
 
-def _stop_requested() -> bool:
-    return bool(_received)
+_received: list[int] = []  # signals that ask to stop
 
 
 @contextmanager

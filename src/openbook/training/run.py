@@ -26,7 +26,7 @@ from openbook.training.config import RunConfig, TaskConfig, validated
 from openbook.training.encode import Encoder
 from openbook.training.exam import Row, examine
 from openbook.training.models import freeze, load, load_or_make, window_of
-from openbook.training.processes import Onlooker, is_first, wait_for_all
+from openbook.training.processes import Onlooker, check_world_size, is_first, wait_for_all
 from openbook.training.resume import ResumableTrainer, stopping_at_signals
 from openbook.training.train import Reporter, optimizer_of, training_arguments
 
@@ -149,12 +149,13 @@ def carry_out(
     say: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
     """Train as configured and leave a run in `folder`; returns the result (the keys of `openbook learn --json`)."""
-    if not resume and is_first():
-        Run(folder).check_free(force)
+    if is_first():
+        Run(folder).check_writable() if resume else Run(folder).check_free(force)
     source, exam_source = sources_of(config)
     plan = plan_of(config, source)
     steps = -(-plan.total // config.training.step_size)
     arguments = training_arguments(config.training, folder, config.seed, steps)
+    check_world_size(arguments.world_size)
     model, tokenizer = load_or_make(config.model, source, config.seed, config.think)
     freeze(model, config.training.freeze)
     window = config.training.max_length or window_of(model)
@@ -188,7 +189,7 @@ def carry_out(
         )
 
     with run.lock(), stopping_at_signals() as stopped:
-        start = where_to_start(run, say) if resume else None
+        start = where_to_start(run, say, arguments.world_size, allow_changes) if resume else None
         every = config.exam.every or max(1, steps // EXAMS_DURING_TRAINING)
         started = time.perf_counter()
         with bar("training", steps) as advance:
@@ -227,17 +228,28 @@ def carry_out(
             "curriculum": settings["curriculum"],
             "skipped": len(getattr(source, "skipped", [])),
         }
-        if not config.training.keep_checkpoints:
-            run.drop_checkpoints()
         run.finish(result)
+        if not config.training.keep_checkpoints:
+            run.drop_checkpoints()  # not before: until then they are all there is
     return {"run": str(folder), **result}
 
 
-def where_to_start(run: Run, say: Callable[[str], None]) -> checkpoint.Found | None:
-    """The newest whole checkpoint, with the log cut back to it; what was passed over is said."""
+def where_to_start(
+    run: Run, say: Callable[[str], None], processes: int = 1, allow_changes: bool = False
+) -> checkpoint.Found | None:
+    """The newest whole checkpoint, with the log cut back to it; what was passed over is said.
+
+    Another number of processes would train on the same positions, but add gradients up in another order.
+    """
     found = checkpoint.newest(run.checkpoints)
-    for line in found.passed_over if found else []:
+    never_finished = [f"{name}: never finished" for name in checkpoint.unfinished(run.checkpoints)]
+    for line in [*never_finished, *(found.passed_over if found else [])]:
         say(f"passed over: {line}")
+    if found and (before := checkpoint.processes_of(found)) != processes and not allow_changes:
+        raise InputError(
+            f"{run.folder} cannot go on bit for bit: processes was {before}, is {processes} "
+            "(pass --allow-changes to go on all the same)"
+        )
     run.cut_log(checkpoint.read_state(found)["log"] if found else 0)
     say(f"going on from step {found.step}" if found else "no checkpoint yet: starting from the beginning")
     return found
