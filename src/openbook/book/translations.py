@@ -135,6 +135,12 @@ class Translations:
         right = np.take_along_axis(np.broadcast_to(tables, left.shape), np.roll(left, -1, axis=-1), axis=-1)
         return self._tables.shelf(translation, left, right, self._numbers(indices))
 
+    def with_images(self, indices: NDArray[np.int64], images: NDArray[np.integer]) -> Shelf:
+        """The same examples with other right sides in their books, [B, depth, n²]; their strings stay as they are."""
+        translation, _ = self.translations(indices)
+        left = np.broadcast_to(np.arange(self.chars**2), images.shape)
+        return self._tables.shelf(translation, left, images, self._numbers(indices))
+
     def _task_number(self, index: int) -> int:
         return 0 if self.codebook is not None else index + self.start + 1
 
