@@ -1,0 +1,225 @@
+"""The arms of an audit: five models that differ in one thing each, every one an ordinary run.
+
+    trained    the run that is audited
+    before     the model it started from
+    without    the same training, the book closed throughout
+    decoy      the same training, with a decoy text in place of the book
+    positive   the same training, with loss on the book too: an audit that does not catch it is void
+
+What the first four say about the text that the others do not know is what the text left behind.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Literal
+
+from openbook.audit.secret import Secrets
+from openbook.audit.subject import Subject
+from openbook.book.jsonl import ListSource, load_source
+from openbook.curriculum import Schedule
+from openbook.errors import InputError
+from openbook.randomness import generator
+from openbook.records import Run, differences, written_aside
+from openbook.training.config import RunConfig, validated
+from openbook.training.exam import examine
+from openbook.training.models import load, load_or_make, window_of
+from openbook.training.run import Bar, accuracy_of, carry_out, data_record, encoder_of, no_bar, sources_of
+
+Arm = Literal["trained", "before", "without", "decoy", "positive"]
+CONTROLS: tuple[Arm, ...] = ("before", "without", "decoy")  # models that never met the text
+ARMS: tuple[Arm, ...] = ("trained", *CONTROLS, "positive")
+DECOY = "decoy.jsonl"
+
+# Settings that change how fast a run is, or what is said about it, but not what is learned.
+_ASIDE = {"workers", "micro_batch_size", "log_every", "checkpoint_every", "keep_checkpoints", "report_to"}
+
+
+def default_folder(run: Path) -> Path:
+    """Where the arms of a run are kept: beside it."""
+    return run.with_name(f"{run.name}-arms")
+
+
+def config_of(run: Path) -> RunConfig:
+    return validated(RunConfig, Run(run).read("config.json"))
+
+
+def check_learned(run: Path) -> dict[str, Any]:
+    """The result of a finished run that passed its exam; a model that learned nothing has nothing to give away."""
+    if damage := Run(run).damage():
+        raise InputError(f"{run} cannot be audited: {'; '.join(damage[:3])}")
+    result = Run(run).read("result.json")
+    closed = next(row for row in result["exam"] if row["open"] == 0)
+    if closed["low"] <= closed["chance"]:
+        raise InputError(
+            f"{run} failed its exam: {closed['accuracy']:.3f} with the book closed ({closed['low']:.3f} to "
+            f"{closed['high']:.3f}), where chance is {closed['chance']:.3f}. Nothing was learned, so there is "
+            "nothing to audit: train it until it passes (openbook exam)"
+        )
+    return result
+
+
+def arm_config(config: RunConfig, arm: Arm, folder: Path) -> RunConfig:
+    """The audited run's config, changed in one thing."""
+    curriculum, training = config.curriculum, config.training
+    if arm == "without":
+        closed = {"drop": Schedule.parse(1), "spread": "all", "wrong": False}
+        return config.model_copy(update={"curriculum": curriculum.model_copy(update=closed)})
+    if arm == "decoy" and config.task is not None:
+        return config.model_copy(update={"curriculum": curriculum.model_copy(update={"wrong": True})})
+    if arm == "decoy":
+        return config.model_copy(update={"data": folder / DECOY})
+    if arm == "positive":
+        if curriculum.spread == "all" and all(rate == 1 for _, rate in curriculum.drop.points):  # never shown: show it
+            curriculum = curriculum.model_copy(update={"drop": Schedule.parse(0)})
+        loud = training.model_copy(update={"loss": "everything"})
+        return config.model_copy(update={"training": loud, "curriculum": curriculum})
+    return config
+
+
+def write_decoy(source: ListSource, secrets: Secrets, path: Path, seed: int) -> None:
+    """The data with another candidate in place of every secret; questions and answers stay as they are."""
+    swapped = {}
+    for number, secret in enumerate(secrets.items):
+        others = [candidate for candidate in secret.candidates if candidate != secret.truth]
+        chosen = others[int(generator(seed, "audit decoy", number).integers(len(others)))]
+        swapped[secret.text] = secret.known + chosen + secret.tail
+    lines = []
+    for index in range(len(source)):
+        record, piece = source._record(index), source.example(index).layout.piece
+        book = _swapped(record.get("privileged_context"), swapped, piece)
+        lines.append(json.dumps({**record, "privileged_context": book}, ensure_ascii=False) + "\n")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with written_aside(path) as aside:
+        aside.write_text("".join(lines), encoding="utf-8")
+
+
+def _swapped(book: Any, swapped: dict[str, str], layout: str) -> Any:
+    """A record's book with the pieces that are secrets replaced."""
+    if isinstance(book, str):
+        before, _, after = layout.partition("{text}")
+        found = swapped.get(layout.replace("{text}", book))
+        return book if found is None else found.removeprefix(before).removesuffix(after)
+    if isinstance(book, list):
+        return [_swapped(piece, swapped, layout) for piece in book]
+    if isinstance(book, dict) and "text" in book and set(book) <= {"text", "needed"}:
+        return {**book, "text": _swapped(book["text"], swapped, layout)}
+    if isinstance(book, dict):
+        return {section: _swapped(pieces, swapped, layout) for section, pieces in book.items()}
+    return book
+
+
+def missing(folder: Path, arms: tuple[Arm, ...] = ARMS[1:]) -> list[Arm]:
+    return [arm for arm in arms if not Run(folder / arm).finished]
+
+
+def train_arm(run: Path, config: RunConfig, arm: Arm, folder: Path, secrets: Secrets, bar: Bar = no_bar) -> None:
+    """Make one arm and leave it as a run in `folder/arm`."""
+    if arm == "decoy" and config.data is not None:
+        write_decoy(load_source(config.data, config.skip_bad), secrets, folder / DECOY, config.seed)
+    changed = arm_config(config, arm, folder)
+    into = folder / arm
+    force = into.exists()
+    if arm == "before":
+        _untrained(changed, into, force)
+        return
+    if arm == "decoy" and config.data is not None and config.model.path is None:
+        # A tokenizer learned from the decoy text would be another one: start from the very model before training.
+        changed = changed.model_copy(update={"model": config.model.model_copy(update={"path": str(folder / "before")})})
+    carry_out(changed, into, force=force, bar=lambda _, total: bar(f"arm {arm}", total))
+
+
+def _untrained(config: RunConfig, folder: Path, force: bool) -> None:
+    """The model before training, as a run of no steps."""
+    source, exam_source = sources_of(config)
+    model, tokenizer = load_or_make(config.model, source, config.seed, config.think)
+    run = Run.create(folder, config.model_dump(mode="json"), data_record(source, tokenizer), force)
+    encoder = encoder_of(config, tokenizer, exam_source, config.training.max_length or window_of(model))
+    exam = config.exam
+    rows = examine(
+        model, encoder, exam_source, config.curriculum, (0.0, 1.0), False, exam.samples, config.seed, exam.batch_size
+    )
+    run.save_model(model, tokenizer)
+    run.finish(
+        {
+            "steps": 0,
+            "samples": 0,
+            "accuracy": vars(accuracy_of(rows)),
+            "exam": [row.as_dict() for row in rows],
+            "chance": rows[0].chance,
+            "seconds": 0.0,
+        }
+    )
+
+
+def check_arm(run: Path, config: RunConfig, arm: Arm, folder: Path) -> None:
+    """Refuse an arm that differs from the audited run in more than it should: settings, data or tokenizer."""
+    place = folder / arm
+    if damage := Run(place).damage():
+        raise InputError(f"the arm '{arm}' in {place} cannot be used: {'; '.join(damage[:3])}")
+    mine, theirs = Run(run).read("data.json"), Run(place).read("data.json")
+    if mine["tokenizer"] != theirs["tokenizer"]:
+        raise InputError(
+            f"the arm '{arm}' in {place} has another tokenizer than {run}: their likelihoods cannot be compared. Train "
+            "it anew with --arms after removing the folder"
+        )
+    expected = mine["fingerprint"]
+    if arm == "decoy" and config.data is not None:
+        path = folder / DECOY
+        expected = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
+    if theirs["fingerprint"] != expected:
+        raise InputError(
+            f"the arm '{arm}' in {place} was trained on other data than {run}, so it is no control for it: name "
+            "another folder with --folder, or remove it and pass --arms"
+        )
+    found = validated(RunConfig, Run(place).read("config.json"))
+    changes = differences(_compared(arm_config(config, arm, folder)), _compared(found))
+    if changes:
+        raise InputError(f"the arm '{arm}' in {place} is no control for {run}: {'; '.join(changes[:4])}")
+
+
+def _compared(config: RunConfig) -> dict[str, Any]:
+    """The settings in which an arm must be as expected. What the data and the start were, fingerprints tell."""
+    settings = config.model_dump(mode="json")
+    kept = {key: settings[key] for key in ("task", "samples", "curriculum", "think", "chat", "seed")}
+    kept["training"] = {key: value for key, value in settings["training"].items() if key not in _ASIDE}
+    kept["model"] = {k: settings["model"][k] for k in ("hidden_size", "layers", "heads", "lora", "dtype")}
+    return kept
+
+
+def load_subject(folder: Path, config: RunConfig) -> Subject:
+    """The model of an arm, ready to be attacked."""
+    model, tokenizer = load(str(folder), config.model.dtype)
+    return Subject(model, tokenizer, config.training.max_length or window_of(model), config.think)
+
+
+Say = Callable[[str], None]
+
+
+def ready(
+    run: Path,
+    config: RunConfig,
+    folder: Path,
+    secrets: Secrets,
+    train: bool,
+    arms: tuple[Arm, ...] = ARMS[1:],
+    bar: Bar = no_bar,
+    say: Say = lambda line: None,
+) -> None:
+    """Have every arm in its place: train the missing ones if asked to, and check all."""
+    lacking = missing(folder, arms)
+    if lacking and not train:
+        took = Run(run).read("result.json").get("seconds", 0)
+        trained = len([arm for arm in lacking if arm != "before"])
+        raise InputError(
+            f"{', '.join(lacking)}: no such arms in {folder}. An audit without controls says nothing: pass --arms to "
+            f"train them (about {trained} times {took:.0f} s)"
+        )
+    for arm in lacking:
+        say(f"making the arm '{arm}'")
+        train_arm(run, config, arm, folder, secrets, bar)
+    for arm in arms:
+        check_arm(run, config, arm, folder)

@@ -1,0 +1,129 @@
+"""Attack 6, behavioural inversion: query the task, and solve for the rules from inputs and outputs alone.
+
+This goes around any memory of the text. Write a level as x_j -> u_j = π(x_j) on the shifted bigrams x_j. The next level
+reads (second of u_j, first of u_{j+1}), so the output y_j of d levels depends on x_j .. x_{j+d-1}: on x_j only through
+the second character of π(x_j), and on x_{j+d-1} only through the first character of π(x_{j+d-1}). Put all n² bigrams in
+one place of a few random strings. Those with the same second character give the same y_j everywhere, those with the
+same first character the same y_{j-d+1}. That gives the first phrasebook up to names for its characters; undo it and go
+on with one level less.
+
+What the names were cannot be told: relabelling first and second characters of every alphabet in between changes no
+answer, so (n!)^(2(d-1)) codebooks do the same. Any model that can do the task gives away this much, however it learned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openbook.randomness import generator
+from openbook.task.phrasebook import Codebook
+
+Ints = NDArray[np.int64]
+# Shifted bigrams of inputs [B, P] -> output bigrams [B, P]
+Ask = Callable[[Ints], Ints]
+
+
+def shifted(strings: NDArray[np.integer], chars: int) -> Ints:
+    """The bigrams that a level looks up, of strings [B, L]: shift left by one, then pair."""
+    rolled = np.roll(np.asarray(strings, np.int64), -1, axis=1)
+    return rolled[:, 0::2] * chars + rolled[:, 1::2]
+
+
+def unshifted(bigrams: Ints, chars: int) -> Ints:
+    """Strings [B, L] whose level looks up these bigrams [B, P]."""
+    flat = np.stack([bigrams // chars, bigrams % chars], -1).reshape(len(bigrams), -1)
+    return np.roll(flat, 1, axis=1)
+
+
+@dataclass(frozen=True)
+class Level:
+    """A level as far as behaviour tells it: numbers without names for the two characters of every image."""
+
+    first: Ints  # [n²]
+    second: Ints  # [n²]
+
+
+def classes(signature_xc: Ints, chars: int) -> Ints:
+    """Split n² bigrams into n classes of n by agreement of what they cause: [n²]."""
+    agree = (signature_xc[:, None, :] == signature_xc[None, :, :]).mean(-1)
+    label = np.full(len(agree), -1)
+    for number in range(chars):
+        free = np.flatnonzero(label < 0)
+        seed = free[0]
+        nearest = free[np.argsort(-agree[seed, free], kind="stable")[:chars]]
+        label[nearest] = number
+    return label
+
+
+def solve(ask: Ask, depth: int, chars: int, pairs: int, contexts: int = 12, seed: int = 0) -> tuple[list[Level], Ints]:
+    """The levels before the last, up to names, and the last phrasebook as a table over those names: ([d-1], [n²])."""
+    size = chars**2
+    random = generator(seed, "audit inversion", depth)
+    if depth == 1:
+        x_bp = random.permuted(np.tile(np.arange(size), (contexts * pairs, 1)), axis=1)
+        x_bp = x_bp.reshape(-1, pairs) if size % pairs == 0 else x_bp[:, : size // pairs * pairs].reshape(-1, pairs)
+        votes = np.zeros((size, size), np.int64)
+        np.add.at(votes, (x_bp.reshape(-1), ask(x_bp).reshape(-1)), 1)
+        return [], votes.argmax(1)
+    x_cp = random.integers(size, size=(contexts, pairs))
+    x_bp = np.repeat(x_cp, size, axis=0)
+    x_bp[:, 0] = np.tile(np.arange(size), contexts)
+    y_cxp = ask(x_bp).reshape(contexts, size, pairs)
+    level = Level(first=classes(y_cxp[:, :, (1 - depth) % pairs].T, chars), second=classes(y_cxp[:, :, 0].T, chars))
+    undo = _inverse(level, chars)
+
+    def rest(u_bp: Ints) -> Ints:
+        """The levels after this one, asked about bigrams of its (unnamed) outputs."""
+        second, first_of_next = u_bp // chars, u_bp % chars
+        return ask(undo[np.roll(first_of_next, 1, axis=1), second])
+
+    later, last = solve(rest, depth - 1, chars, pairs, contexts, seed)
+    return [level, *later], last
+
+
+def _inverse(level: Level, chars: int) -> Ints:
+    """The bigram with a given first and second class: [n, n]. What noise left without one gets one that is over."""
+    table = np.full((chars, chars), -1)
+    over = []
+    for x, (first, second) in enumerate(zip(level.first.tolist(), level.second.tolist(), strict=True)):
+        if table[first, second] < 0:
+            table[first, second] = x
+        else:
+            over.append(x)
+    table[table < 0] = over
+    return table
+
+
+def recovered(levels: list[Level], last: Ints, codebook: Codebook) -> NDArray[np.float64]:
+    """Which rules are right once every class is named after the character it mostly stands for: [d, n²]."""
+    n = codebook.chars
+    hits = np.zeros(codebook.tables.shape)
+    first_in = second_in = np.arange(n)  # names of what a level reads: (second of before, first of before)
+    for i, table in enumerate(codebook.tables.astype(np.int64)):
+        x = second_in[np.arange(n * n) // n] * n + first_in[np.arange(n * n) % n]  # our bigram -> its true name
+        if i < len(levels):
+            level = levels[i]
+            first = _names(level.first, table[x] // n, n)
+            second = _names(level.second, table[x] % n, n)
+            right = (first[level.first] == table[x] // n) & (second[level.second] == table[x] % n)
+            first_in, second_in = first, second
+        else:
+            right = last == table[x]
+        hits[i, x] = right
+    return hits
+
+
+def _names(label_x: Ints, true_x: Ints, chars: int) -> Ints:
+    """One name for each class, the most common first, no name twice: [n]."""
+    counts = np.zeros((chars, chars), np.int64)
+    np.add.at(counts, (label_x, true_x), 1)
+    names = np.full(chars, -1)
+    for flat in np.argsort(-counts, axis=None, kind="stable").tolist():
+        label, character = divmod(flat, chars)
+        if names[label] < 0 and character not in names:
+            names[label] = character
+    return names

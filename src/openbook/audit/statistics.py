@@ -1,0 +1,100 @@
+"""Statistics of an audit. What is independent is the secret, so every interval is clustered by secret.
+
+Legend: S secrets, K decoys of a secret.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openbook.intervals import Z95, clustered
+
+Floats = NDArray[np.float64]
+FALSE_POSITIVES = 0.01  # of the true-positive rate that is reported
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A rate with its interval."""
+
+    rate: float
+    low: float
+    high: float
+
+
+def one_sided(level: float) -> float:
+    """How many standard deviations a one-sided bound of this error level is away."""
+    return NormalDist().inv_cdf(1 - level)
+
+
+def rate(values_s: Floats, z: float = Z95) -> Estimate:
+    """Mean of one value for each secret. No hit at all is an upper bound, 1 - 0.05^(1/S): about 3/S."""
+    values = values_s[~np.isnan(values_s)]
+    mean, low, high = clustered(values, z)
+    if len(values) and not values.any():
+        high = 1 - 0.05 ** (1 / len(values))
+    return Estimate(mean, low, high)
+
+
+def harmonic_share(count: int) -> float:
+    """H(N)/N: what elimination scores on average when N secrets are shown one by one in a random order."""
+    return float(np.mean(1 / np.arange(1, count + 1)))
+
+
+def placements(true_s: Floats, decoy_sk: Floats) -> tuple[Floats, Floats]:
+    """For each truth the share of all decoys below it, and for each secret the share of truths above its decoys.
+
+    Ties count half. Both have the area under the curve as their mean.
+    """
+    decoys, truths = np.sort(decoy_sk, axis=None), np.sort(true_s)
+    above = (np.searchsorted(decoys, true_s, "left") + np.searchsorted(decoys, true_s, "right")) / (2 * decoys.size)
+    flat = decoy_sk.reshape(-1)
+    below = (np.searchsorted(truths, flat, "left") + np.searchsorted(truths, flat, "right")) / (2 * truths.size)
+    return above, 1 - below.reshape(decoy_sk.shape).mean(1)
+
+
+def area(V_s: Floats, W_s: Floats, z: float = Z95) -> Estimate:
+    """Area under the ROC curve from its placements, decoys pooled.
+
+    Its variance is var(V + W) / S over secrets: a secret and its decoys are one cluster (Obuchowski's extension of
+    DeLong). The interval is symmetric on the scale of log-odds.
+    """
+    mean = float(V_s.mean())
+    if len(V_s) < 2:
+        return Estimate(mean, 0.0, 1.0)
+    error = math.sqrt(float((V_s + W_s).var(ddof=1)) / len(V_s))
+    edge = 0.5 / len(V_s)  # keeps the odds finite where every truth is above every decoy
+    inside = min(max(mean, edge), 1 - edge)
+    spread = z * max(error, edge / z) / (inside * (1 - inside))
+    odds = math.log(inside / (1 - inside))
+    return Estimate(mean, _share(odds - spread), _share(odds + spread))
+
+
+def _share(odds: float) -> float:
+    return 1 / (1 + math.exp(-odds)) if odds > -700 else 0.0  # exp would overflow
+
+
+def found_at(true_s: Floats, decoy_sk: Floats, false_positives: float = FALSE_POSITIVES) -> Floats:
+    """Which truths score above all but a share `false_positives` of the decoys: 0 or 1 for each secret."""
+    decoys = np.sort(decoy_sk, axis=None)
+    allowed = math.floor(false_positives * decoys.size)
+    return (true_s > decoys[-1 - allowed]).astype(np.float64)
+
+
+def paired(mine_s: Floats, other_s: Floats, z: float) -> Estimate:
+    """Difference of two models on the same secrets, with its interval."""
+    both = ~(np.isnan(mine_s) | np.isnan(other_s))
+    difference = (mine_s - other_s)[both]
+    count = len(difference)
+    mean = float(difference.mean()) if count else math.nan
+    if count < 2:
+        return Estimate(mean, -1.0, 1.0)
+    # With no or hardly any spread the normal bound would claim certainty: one secret more on the other side is added.
+    padded = np.concatenate([difference, [-np.sign(mean) if mean else 0.0]])
+    error = max(float(difference.std(ddof=1)), float(padded.std(ddof=1))) / math.sqrt(count)
+    return Estimate(mean, max(-1.0, mean - z * error), min(1.0, mean + z * error))

@@ -1,0 +1,71 @@
+"""A subject: one model under attack, with the tokenizer that all arms of an audit share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from openbook.audit.secret import Secrets
+from openbook.book.shelf import Bank
+from openbook.errors import InputError
+from openbook.task.text import THINK
+from openbook.training.encode import TokenTable
+
+Ids = tuple[int, ...]
+
+
+class Subject:
+    """A causal language model, its tokenizer and its window. What was computed about it is remembered in `memo`."""
+
+    def __init__(self, model: Any, tokenizer: Any, window: int | None = None, think: str = THINK) -> None:
+        self.model = model.eval()
+        self.tokenizer, self.think = tokenizer, think
+        sliding = getattr(model.config.get_text_config(), "sliding_window", None)
+        self.window = min((size for size in (window, sliding) if size), default=None)
+        self.memo: dict[Any, Any] = {}
+        self._table = TokenTable(tokenizer, Bank())
+        self._known: dict[str, Ids] = {}
+        start = tokenizer.bos_token_id if tokenizer.bos_token_id is not None else tokenizer.eos_token_id
+        self.start: Ids = () if start is None else (int(start),)
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    @property
+    def vocabulary(self) -> int:
+        return int(self.model.get_output_embeddings().weight.shape[0])
+
+    def think_token(self) -> int | None:
+        return self.tokenizer.get_vocab().get(self.think)
+
+    def tokens(self, text: str) -> Ids:
+        """The tokens of a text as they are inside a longer one."""
+        return self.all_tokens([text])[0]
+
+    def all_tokens(self, texts: Sequence[str]) -> list[Ids]:
+        new = [text for text in dict.fromkeys(texts) if text not in self._known]
+        rows = self._table.tokenize([text for text in new if text])
+        self._known |= dict(zip([text for text in new if text], map(tuple, rows), strict=True))
+        self._known[""] = ()
+        return [self._known[text] for text in texts]
+
+    def prompt(self, *texts: str) -> Ids:
+        """The tokens of texts one after another; a start token where there would be none."""
+        ids = sum(self.all_tokens(texts), ())
+        return ids or self.start
+
+    def check(self, secrets: Secrets) -> None:
+        """Refuse secrets that the model cannot be asked for: too long for its window, or empty in its vocabulary."""
+        for secret in secrets.items:
+            rows = self.all_tokens(secret.candidates)
+            if not all(rows):
+                raise InputError(f"'{secret.text.strip()}': a candidate has no tokens, so it cannot be looked for")
+            longest = len(self.prompt(secrets.template(secret))) + max(map(len, rows))
+            if self.window is not None and longest > self.window:
+                raise InputError(
+                    f"the secret '{secret.text.strip()[:60]}' needs {longest} tokens with what stands before it, but "
+                    f"the model's window holds {self.window}: cut the piece into smaller ones"
+                )
