@@ -40,6 +40,9 @@ COMMANDS = [
     ("mask", "openbook.commands.mask:mask", LEARN, "Show exactly which tokens carry loss."),
     ("sweep", "openbook.commands.sweep:sweep", LEARN, "Carry out a grid of runs, and put them into one table."),
     ("construct", "openbook.commands.construct:construct", MATHEMATICS, "The transformer written by hand."),
+    ("reproduce", "openbook.commands.reproduce:reproduce", RESULTS, "The paper's figures and tables, run and judged."),
+    ("report", "openbook.commands.report:report", RESULTS, "Put your own runs on one page."),
+    ("probe", "openbook.commands.probe:probe", LOOK_INSIDE, "Where the model reads the book and where it keeps it."),
     ("demo", "openbook.commands.demo:demo", RESULTS, "A guided first look, in a minute."),
 ]
 

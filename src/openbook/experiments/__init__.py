@@ -1,0 +1,46 @@
+"""Every figure and table of the paper as an experiment, in the paper's order."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from openbook.errors import InputError, nearest
+from openbook.experiments import (
+    built_efficiency,
+    construction,
+    dynamics,
+    gap,
+    gradients,
+    lemmas,
+    reliance,
+    sample_efficiency,
+    selective,
+    trainability,
+    translation,
+)
+from openbook.experiments.experiment import Experiment
+
+EXPERIMENTS: tuple[Experiment, ...] = (
+    translation.EXPERIMENT,
+    sample_efficiency.EXPERIMENT,
+    reliance.EXPERIMENT,
+    selective.EXPERIMENT,
+    lemmas.EXPERIMENT,
+    gap.EXPERIMENT,
+    dynamics.EXPERIMENT,
+    gradients.EXPERIMENT,
+    construction.EXPERIMENT,
+    trainability.EXPERIMENT,
+    built_efficiency.EXPERIMENT,
+)
+
+
+def select(names: Sequence[str] = ()) -> list[Experiment]:
+    """The experiments of these names in the paper's order; all of them when no name is given."""
+    known = {experiment.name: experiment for experiment in EXPERIMENTS}
+    for name in names:
+        if name not in known:
+            raise InputError(
+                f"there is no experiment '{name}'{nearest(name, known)} (`openbook reproduce --list` names them all)"
+            )
+    return [experiment for experiment in EXPERIMENTS if not names or experiment.name in names]

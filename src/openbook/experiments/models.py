@@ -1,0 +1,188 @@
+"""The models that experiments look at: readers (they can use a book) and what was taught to them, each made once.
+
+A model is named by what made it, a plain JSON object that says how `openbook learn` would be called:
+
+    {"reader": "student-3-8", "settings": {"curriculum": "anneal", "samples": 4000, "seed": 0}}
+    {"reader": null, "settings": {"task.text": "composite", ...}}                    a student that cannot read
+    {"reader": "llama-3b-stage1-n8", "base": "llama-3b-stage2-n8", "settings": {}}   the paper's own
+
+Runs are ordinary runs, so they resume after an interruption and hold their own record.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import re
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from openbook.errors import InputError
+from openbook.records import Run, file_hash
+
+if TYPE_CHECKING:
+    from openbook.training.config import RunConfig
+
+Report = Callable[[float, str], None]  # share done, what is being done
+READER_SECONDS = 70.0
+_STUDENT = re.compile(r"student-(\d+)-(\d+)")
+
+
+def taught(
+    curriculum: str, samples: int, *, depth: int = 3, chars: int = 8, seed: int = 0, reads: bool = True, **settings: Any
+) -> dict[str, Any]:
+    """A student under a curriculum; with `reads=False` it starts from nothing instead of from a reader."""
+    from_nothing = {"task.text": "composite", "task.depth": depth, "task.chars": chars}
+    return {
+        "reader": f"student-{depth}-{chars}" if reads else None,
+        "settings": {
+            "curriculum": curriculum,
+            "samples": samples,
+            "seed": seed,
+            "task.codebook": seed,
+            **({} if reads else from_nothing),
+            **settings,
+        },
+    }
+
+
+def seconds_of(spec: dict[str, Any]) -> float:
+    """CPU time of teaching a student of three levels: measured 13 to 16 ms an example, and a few seconds to begin."""
+    samples = spec["settings"].get("samples", 10_000)
+    rate = 0.0115 if spec["settings"]["curriculum"] == "no-context" else 0.0155
+    return 6.0 + rate * samples
+
+
+def label(spec: dict[str, Any]) -> str:
+    """A short name that people and file systems can read."""
+    settings = spec["settings"]
+    words = [str(settings.get("curriculum", "")), str(settings.get("samples", ""))]
+    words += [] if spec["reader"] else ["from-nothing"]
+    words += [f"held-out-{settings['task.held_out']}"] if "task.held_out" in settings else []
+    words += [f"seed-{settings['seed']}"] if settings.get("seed") else []
+    return re.sub(r"[^\w.-]+", "-", "-".join(word for word in words if word))
+
+
+def short_hash(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:10]
+
+
+@dataclass(frozen=True)
+class Models:
+    """Where models are kept. `given` is a reader to use instead of the shipped one."""
+
+    folder: Path
+    given: Path | None = None
+
+    def reader_at_hand(self, name: str) -> Path | None:
+        """A reader that need not be made: the one given, or the one that comes with the package."""
+        if (shape := _STUDENT.fullmatch(name)) is None:
+            return None
+        size = (int(shape[1]), int(shape[2]))
+        if self.given is not None and size_of(self.given) == size:
+            return self.given
+        return next((path for path in shipped_readers() if size_of(path) == size), None)
+
+    def reader(self, name: str) -> Path:
+        return self.reader_at_hand(name) or self.folder / name
+
+    def identity(self, name: str | None) -> str:
+        """Which reader it is, by its weights; one that is made here is known by its name, which says how."""
+        at_hand = self.reader_at_hand(name) if name else None
+        return "" if name is None else (name if at_hand is None else _weights_hash(weights_of(at_hand)))
+
+    def place(self, spec: dict[str, Any]) -> Path:
+        """The folder of a taught model."""
+        return self.folder / f"{label(spec)}-{short_hash([spec, self.identity(spec['reader'])])}"
+
+    def config(self, spec: dict[str, Any]) -> RunConfig:
+        """What `openbook learn` is told."""
+        from openbook.training.config import RunConfig, configured
+
+        path = {"model.path": str(self.reader(spec["reader"]))} if spec["reader"] else {}
+        return configured(RunConfig, spec.get("base"), [], {**path, **spec["settings"]})
+
+    def make_reader(self, name: str, report: Report) -> None:
+        """Teach a student to read, or carry out the paper's first stage."""
+        from openbook.training.config import RunConfig, configured, validated
+
+        if shape := _STUDENT.fullmatch(name):
+            from openbook.training.prepare import carry_out_reading as carry_out
+
+            size = {"depth": int(shape[1]), "chars": int(shape[2])}
+            book = {"candidates": "needed", "others": 0.25, "drop": "0"}
+            task = {**size, "codebook": "fresh", "text": "composite"}
+            config = validated(RunConfig, {"task": task, "reading": {}, "curriculum": book})
+        else:
+            from openbook.training.run import carry_out
+
+            config = configured(RunConfig, name, [], {})
+        result = carry_out(config, self.folder / name, resume=_begun(self.folder / name), bar=bar_of(report))
+        if not result.get("capable", True):
+            open_book = result["accuracy"]["open_book"]
+            raise InputError(f"{self.folder / name} cannot read: {open_book:.3f} of an open book; try another seed")
+
+    def teach(self, spec: dict[str, Any], report: Report) -> None:
+        """Carry out the run of a taught model, or go on with it."""
+        from openbook.training.run import carry_out
+
+        place = self.place(spec)
+        carry_out(self.config(spec), place, resume=_begun(place), bar=bar_of(report))
+
+
+def _begun(folder: Path) -> bool:
+    return all((folder / name).exists() for name in ("config.json", "environment.json", "data.json"))
+
+
+def finished(folder: Path) -> bool:
+    return Run(folder).finished
+
+
+def bar_of(report: Report) -> Any:
+    """A run's progress bar that tells `report` the share done."""
+
+    @contextmanager
+    def bar(description: str, total: int) -> Iterator[Callable[..., None]]:
+        done = 0.0
+
+        def advance(amount: float = 1, note: str | None = None) -> None:
+            nonlocal done
+            done += amount
+            report(min(1.0, done / max(1, total)), description)
+
+        yield advance
+
+    return bar
+
+
+def model_folder(path: Path) -> Path:
+    return path / "model" if (path / "model" / "config.json").exists() else path
+
+
+def weights_of(path: Path) -> Path:
+    return model_folder(path) / "model.safetensors"
+
+
+def size_of(path: Path) -> tuple[int, int] | None:
+    """Depth and characters of a student's folder; None for anything else."""
+    try:
+        shape = json.loads((model_folder(path) / "config.json").read_text(encoding="utf-8"))
+        return (int(shape["depth"]), int(shape["chars"])) if weights_of(path).exists() else None
+    except (OSError, ValueError, KeyError):
+        return None
+
+
+@functools.cache
+def _weights_hash(path: Path) -> str:
+    return file_hash(path)[:10]
+
+
+def shipped_readers() -> list[Path]:
+    """Readers that come with the package."""
+    folder = Path(str(resources.files("openbook") / "checkpoints"))
+    return sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []

@@ -1,0 +1,231 @@
+"""Carry experiments out: what is missing, in worker processes, each unit kept as soon as it is there.
+
+`plan` names every job (make a reader, teach a model, measure rows) with what it needs; `carry_out` does those that are
+not done. A unit is known by its config and the weights of its reader, so the same call again does nothing, and an
+interrupted one goes on: trainings from their checkpoints, everything else from the next unit.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from openbook.errors import InputError
+from openbook.experiments import select
+from openbook.experiments.experiment import Claim, Experiment, Scale, Unit
+from openbook.experiments.models import READER_SECONDS, Models, finished, label, seconds_of
+from openbook.experiments.pool import Event
+from openbook.experiments.pool import carry_out as work
+from openbook.experiments.results import Found, collect, is_done, unit_name, unit_path, write_unit
+
+
+@dataclass(frozen=True)
+class ReaderJob:
+    """Teach a model to read."""
+
+    key: str
+    name: str
+    models: Models
+    weight: float = READER_SECONDS
+    needs: tuple[str, ...] = ()
+
+    def done(self) -> bool:
+        return finished(self.models.folder / self.name)
+
+    def perform(self, report: Callable[[float, str], None]) -> None:
+        self.models.make_reader(self.name, report)
+
+
+@dataclass(frozen=True)
+class TeachJob:
+    """Teach a reader a codebook."""
+
+    key: str
+    spec: dict[str, Any]
+    models: Models
+    weight: float
+    needs: tuple[str, ...] = ()
+
+    def done(self) -> bool:
+        return finished(self.models.place(self.spec))
+
+    def perform(self, report: Callable[[float, str], None]) -> None:
+        self.models.teach(self.spec, report)
+
+
+@dataclass(frozen=True)
+class RowsJob:
+    """Measure the rows of a unit and keep them."""
+
+    key: str
+    experiment: str
+    scale: str
+    unit: Unit
+    path: Path
+    models: Models
+    needs: tuple[str, ...] = ()
+
+    @property
+    def weight(self) -> float:
+        return self.unit.seconds
+
+    def done(self) -> bool:
+        return is_done(self.path)
+
+    def perform(self, report: Callable[[float, str], None]) -> None:
+        (experiment,) = select([self.experiment])
+        started, cpu = time.perf_counter(), time.process_time()
+        rows = experiment.run(self.unit.config, self.models)
+        write_unit(
+            self.path,
+            {
+                "experiment": self.experiment,
+                "scale": self.scale,
+                "config": self.unit.config,
+                "models": [self.models.place(spec).name for spec in self.unit.learned],
+                "readers": {name: self.models.identity(name) for name in self.unit.readers},
+                "budget_seconds": self.unit.seconds,
+                "seconds": round(time.perf_counter() - started, 2),
+                "cpu_seconds": round(time.process_time() - cpu, 2),
+                "rows": rows,
+            },
+        )
+
+
+Job = ReaderJob | TeachJob | RowsJob
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Everything that a call asks for."""
+
+    experiments: list[Experiment]
+    scale: Scale
+    out: Path
+    models: Models
+    jobs: list[Job]
+
+    def missing(self) -> list[Job]:
+        """What is left to do. A model whose rows are all there is not made again."""
+        wanted = [job for job in self.jobs if isinstance(job, RowsJob) and not job.done()]
+        needed = {key for job in wanted for key in job.needs}
+        taught = [job for job in self.jobs if isinstance(job, TeachJob) and job.key in needed and not job.done()]
+        needed |= {key for job in taught for key in job.needs}
+        readers = [job for job in self.jobs if isinstance(job, ReaderJob) and job.key in needed and not job.done()]
+        return [*readers, *taught, *wanted]
+
+    def found(self, experiment: Experiment) -> Found:
+        names = [job.path.stem for job in self._rows(experiment)]
+        return collect(self.out, experiment.name, names)
+
+    def _rows(self, experiment: Experiment) -> list[RowsJob]:
+        return [job for job in self.jobs if isinstance(job, RowsJob) and job.experiment == experiment.name]
+
+    def units(self, experiment: Experiment) -> int:
+        return len(self._rows(experiment))
+
+    def claims(self) -> list[Claim]:
+        return [claim for experiment in self.experiments for claim in claims_of(experiment, self.found(experiment))]
+
+
+def claims_of(experiment: Experiment, found: Found) -> list[Claim]:
+    """An experiment's claims on what was found of it."""
+    return [replace(claim, experiment=experiment.name) for claim in experiment.claims(found.rows)]
+
+
+def plan(names: Sequence[str], scale: Scale, out: Path, reader: Path | None = None) -> Plan:
+    """All jobs of the named experiments at a scale; `reader` is used instead of the shipped one."""
+    experiments = select(names)
+    models = Models(out / "models", reader)
+    if reader is not None:
+        from openbook.experiments.models import size_of
+
+        if size_of(reader) is None:
+            raise InputError(f"{reader} is not a student that `openbook prepare` left: give its run's folder")
+    jobs: dict[str, Job] = {}
+    for experiment in experiments:
+        for unit in experiment.configs(scale):
+            needs = []
+            for name in unit.readers:
+                if models.reader_at_hand(name) is None:
+                    needs.append(f"reader {name}")
+                    jobs.setdefault(needs[-1], ReaderJob(needs[-1], name, models))
+            for spec in unit.learned:
+                key = f"teach {models.place(spec).name}"
+                reader_key = f"reader {spec['reader']}"
+                jobs.setdefault(
+                    key, TeachJob(key, spec, models, seconds_of(spec), (reader_key,) if reader_key in jobs else ())
+                )
+                needs.append(key)
+            identity = " ".join(models.identity(name) for name in unit.readers)
+            path = unit_path(out, experiment.name, unit_name(unit, experiment.version, identity))
+            key = f"{experiment.name} {path.stem}"
+            jobs[key] = RowsJob(key, experiment.name, scale, unit, path, models, tuple(dict.fromkeys(needs)))
+    return Plan(experiments, scale, out, models, list(jobs.values()))
+
+
+@dataclass
+class Going:
+    """How far a call has come: shares of jobs, weighed by their stated time, and the time left."""
+
+    jobs: list[Job]
+    processes: int
+    started: float = field(default_factory=time.perf_counter)
+    shares: dict[str, float] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
+    running: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def total(self) -> float:
+        return sum(job.weight for job in self.jobs)
+
+    @property
+    def done(self) -> float:
+        return sum(job.weight * self.shares.get(job.key, 0.0) for job in self.jobs)
+
+    @property
+    def seconds_left(self) -> float:
+        """At the speed so far; by the stated times while there is too little to go by."""
+        passed = time.perf_counter() - self.started
+        pace = passed / self.done if self.done > 0.05 * self.total else 1.0 / self.processes
+        return (self.total - self.done) * pace
+
+    def hear(self, event: Event) -> None:
+        if event.kind == "begun":
+            self.running[event.key] = ""
+        elif event.kind == "at":
+            self.shares[event.key] = max(self.shares.get(event.key, 0.0), 0.98 * event.share)
+            self.running[event.key] = event.note
+        else:
+            self.shares[event.key] = 1.0
+            self.running.pop(event.key, None)
+            if event.kind != "done":
+                self.failed[event.key] = event.note
+
+
+def cores() -> int:
+    """Cores that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def carry_out(jobs: list[Job], processes: int, out: Path) -> Iterator[tuple[Event, Going]]:
+    """Do the jobs, telling after each event how far it has come."""
+    out.mkdir(parents=True, exist_ok=True)
+    (out / "models").mkdir(exist_ok=True)
+    going = Going(jobs, min(processes, max(1, len(jobs))))
+    for event in work(jobs, processes, out / "workers.log"):
+        going.hear(event)
+        yield event, going
+
+
+def describe(job: Job) -> str:
+    """A job in words."""
+    if isinstance(job, ReaderJob):
+        return f"teach {job.name} to read"
+    if isinstance(job, TeachJob):
+        return f"teach: {label(job.spec)}"
+    return f"{job.experiment}: {job.path.stem.rpartition('-')[0]}"

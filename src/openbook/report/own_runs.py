@@ -1,0 +1,277 @@
+"""A user's own runs on one page: learning curves, the exam, what `openbook exam` and `openbook audit` found.
+
+Arguments are folders of runs, and JSON files that `openbook exam --json` or `openbook audit --json` printed. A run that
+did not finish or was damaged is shown as such, with all that can still be read of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from openbook.errors import InputError
+from openbook.experiments.figures import Axis, Chart, Level, Panel, Series, Table, share
+from openbook.records import MANIFEST, Run
+from openbook.report.page import Page, Section, commands, paragraphs, write
+
+
+def write_report(paths: Sequence[Path], out: Path) -> tuple[Path, list[dict[str, Any]]]:
+    """The page of these runs and files, and what was made of each of them."""
+    if not paths:
+        raise InputError("no run was named: give the folders of runs, or JSON files of openbook exam or audit")
+    missing = [str(path) for path in paths if not path.exists()]
+    if missing:
+        raise InputError(f"{', '.join(missing)} does not exist: give folders of runs or JSON files")
+    names = _names(paths)
+    sections = [
+        _run(path, name) if path.is_dir() else _file(path, name) for path, name in zip(paths, names, strict=True)
+    ]
+    counted = {status: sum(s.status == status for s in sections) for status in ("done", "unfinished", "damaged")}
+    labels = {"done": "finished", "unfinished": "unfinished", "damaged": "damaged"}
+    page = Page(
+        title="Runs of openbook",
+        tagline="Study with the book open, sit the exam with the book closed.",
+        lead=paragraphs("What these runs recorded of themselves. Nothing was run again to make this page."),
+        sections=sections,
+        again=_again(paths),
+        foot=Markup(""),
+        counts=[(str(count), labels[status]) for status, count in counted.items() if count],
+    )
+    described = [
+        {"name": s.name, "source": str(p), "status": s.status, "notices": s.notices}
+        for s, p in zip(sections, paths, strict=True)
+    ]
+    return write(page, out), described
+
+
+def _names(paths: Sequence[Path]) -> list[str]:
+    """A name for each that can be an anchor, none twice."""
+    names: list[str] = []
+    for path in paths:
+        base = "".join(c if c.isalnum() or c in "-_" else "-" for c in path.absolute().stem) or "run"
+        name, again = base, 2
+        while name in names:
+            name, again = f"{base}-{again}", again + 1
+        names.append(name)
+    return names
+
+
+def _again(paths: Sequence[Path]) -> Markup:
+    words = " ".join(str(path) for path in paths)
+    first = next((path for path in paths if path.is_dir()), Path("RUN"))
+    return paragraphs(
+        "The page is made from what the runs hold. The curve of context reliance takes an exam; give its output "
+        "along with the runs."
+    ) + commands(
+        f"openbook report {words}", f"openbook exam {first} --json > exam.json", f"openbook report {first} exam.json"
+    )
+
+
+def _run(folder: Path, name: str) -> Section:
+    """A run's folder, whatever state it is in."""
+    problems: list[str] = []
+
+    def read(part: str) -> Any:
+        try:
+            return json.loads((folder / part).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return None
+        except (OSError, ValueError) as error:
+            problems.append(f"{part} cannot be read ({type(error).__name__}).")
+            return None
+
+    config, result, data, about = (read(f"{part}.json") for part in ("config", "result", "data", "environment"))
+    metrics, lost = _metrics(folder / "metrics.jsonl")
+    if lost:
+        problems.append(f"{lost} line(s) of metrics.jsonl cannot be read and were left out.")
+    if config is None and not problems:
+        problems.append("There is no config.json: this is not a run of openbook, or all of it was lost.")
+    begun = not (folder / MANIFEST).exists()
+    if not begun:
+        try:
+            problems += [f"{line}." for line in Run(folder).damage()]
+        except (OSError, ValueError, AttributeError) as error:
+            problems.append(f"{MANIFEST} cannot be read ({type(error).__name__}).")
+    status = "damaged" if problems else ("unfinished" if begun else "done")
+    if begun:
+        last = max((line.get("step", 0) for line in metrics), default=0)
+        problems.append(f"The run did not finish; the last logged step is {last:,}. Go on with --resume.")
+    return Section(
+        name=name,
+        title=folder.absolute().name,
+        where=str(folder),
+        story=_told(config, result),
+        status=status,
+        notices=problems,
+        figures=_figures(name, metrics, result),
+        provenance=_record(about, data, config),
+    )
+
+
+def _metrics(path: Path) -> tuple[list[dict[str, Any]], int]:
+    """Lines of the log that can be read, and how many cannot."""
+    if not path.exists():
+        return [], 0
+    lines, lost = [], 0
+    for text in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        try:
+            line = json.loads(text)
+        except ValueError:
+            lost += 1
+            continue
+        if isinstance(line, dict) and isinstance(line.get("step"), int):
+            lines.append(line)
+        else:
+            lost += 1
+    return lines, lost
+
+
+def _told(config: Any, result: Any) -> str:
+    if not isinstance(config, dict):
+        return "What it was told is not known."
+    task, curriculum = config.get("task"), config.get("curriculum") or {}
+    what = f"MLT({task['depth']}, {task['chars']})" if isinstance(task, dict) else str(config.get("data"))
+    start = (config.get("model") or {}).get("path") or "a model made from scratch"
+    told = f"Learned {what}, starting from {start}; pieces dropped at {curriculum.get('drop', '?')} (rate@progress)."
+    if isinstance(result, dict) and "accuracy" in result:
+        share = result["accuracy"]
+        told += (
+            f" {result.get('samples', 0):,} examples, {result.get('steps', 0):,} steps: "
+            f"{share['closed_book']:.1%} with the book closed, {share['open_book']:.1%} open; "
+            f"a guess is {result.get('chance', float('nan')):.1%}."
+        )
+    return told
+
+
+def _figures(name: str, metrics: list[dict[str, Any]], result: Any) -> list[Chart | Table]:
+    figures: list[Chart | Table] = []
+    panels = []
+    chance = [Level(result["chance"], "chance")] if isinstance(result, dict) and "chance" in result else []
+    exams = [
+        Series(label, points, colour)
+        for label, key, colour in (("book closed", "closed_book", 0), ("book open", "open_book", 1))
+        if (points := _points(metrics, key))
+    ]
+    if exams:
+        panels.append(Panel("Exams during training", Axis("step"), share("accuracy"), exams, chance))
+    losses = _points(metrics, "loss")
+    if losses:
+        panels.append(Panel("Loss on the completion", Axis("step"), Axis("loss", low=0.0), [Series("loss", losses, 2)]))
+    if panels:
+        last = f"The last loss is {losses[-1][1]:.3g}." if losses else "No loss was logged."
+        figures.append(Chart(f"{name}-course", "How the training went", last, panels))
+    rows = result.get("exam") if isinstance(result, dict) else None
+    if isinstance(rows, list) and rows:
+        figures.append(_exam_table(f"{name}-exam", "The exam at the end", rows))
+    return figures
+
+
+def _points(metrics: list[dict[str, Any]], key: str) -> list[tuple[float, float]]:
+    return [(line["step"], line[key]) for line in metrics if isinstance(line.get(key), int | float)]
+
+
+def _exam_table(name: str, title: str, rows: list[dict[str, Any]]) -> Table:
+    cells = [
+        [row["book"], f"{row['open']:.0%}", f"{row['accuracy']:.1%}", f"{row['low']:.1%} to {row['high']:.1%}",
+         f"{row['chance']:.1%}", f"{row['exact_match']:.1%}"]
+        for row in rows
+    ]  # fmt: skip
+    return Table(name, title, ["book", "open", "accuracy", "95 % interval", "chance", "exact match"], cells)
+
+
+def _record(about: Any, data: Any, config: Any) -> Table | None:
+    rows = []
+    if isinstance(about, dict):
+        versions = about.get("versions") or {}
+        git = about.get("git") or {}
+        rows += [["versions", ", ".join(f"{k} {v}" for k, v in versions.items() if v)]]
+        rows += [["commit", f"{git.get('commit', 'installed package')}{' with changes' if git.get('changed') else ''}"]]
+    if isinstance(data, dict):
+        rows += [[key, str(value)] for key, value in data.items()]
+    if isinstance(config, dict):
+        rows += [["config", json.dumps(config, ensure_ascii=False)]]
+    return Table("record", "What the run wrote down", ["what", "value"], rows) if rows else None
+
+
+def _file(path: Path, name: str) -> Section:
+    """A JSON file: an exam or an audit."""
+    where = str(path)
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        story = "Not a JSON file that can be read; perhaps the command that wrote it was interrupted."
+        notice = f"{path.name} cannot be read ({type(error).__name__})."
+        return Section(name, path.name, where, story, status="damaged", notices=[notice])
+    try:
+        if isinstance(found, dict) and "attacks" in found:
+            return _audit(found, name, where)
+        if (
+            isinstance(found, dict)
+            and isinstance(found.get("rows"), list)
+            and found["rows"]
+            and "open" in found["rows"][0]
+        ):
+            return _exam(found, name, where)
+    except (KeyError, TypeError, IndexError) as error:
+        notice = f"{path.name} lacks something that its command writes ({error})."
+        return Section(name, path.name, where, "A file that is not complete.", status="damaged", notices=[notice])
+    notice = "Give folders of runs, or what `openbook exam --json` or `openbook audit --json` printed."
+    return Section(name, path.name, where, "Not something this page can show.", status="damaged", notices=[notice])
+
+
+def _exam(found: dict[str, Any], name: str, where: str) -> Section:
+    rows = found["rows"]
+    right = sorted((row for row in rows if row["book"] == "right"), key=lambda row: row["open"])
+    points = [(row["open"], row["accuracy"]) for row in right]
+    series = [Series("right book", points, 0, [(row["low"], row["high"]) for row in right])]
+    wrong = [row for row in rows if row["book"] == "wrong"]
+    if wrong:
+        spread = [(row["low"], row["high"]) for row in wrong]
+        series.append(Series("wrong book", [(row["open"], row["accuracy"]) for row in wrong], 1, spread))
+    axis = Axis("share of the book that is open", form="percent", low=0, high=1)
+    level = [Level(rows[0]["chance"], "chance")]
+    panel = Panel("Accuracy on the answer", axis, share("accuracy"), series, level)
+    alt = ", ".join(f"{accuracy:.0%} with {share:.0%} of the book open" for share, accuracy in points)
+    return Section(
+        name,
+        f"Exam of {found.get('run', 'a run')}",
+        where,
+        "How much the model leans on the book: flat at the top if it has internalised it, rising if it reads it.",
+        status="done",
+        figures=[
+            Chart(f"{name}-reliance", "Context reliance", alt, [panel], f"{rows[0]['samples']} examples."),
+            _exam_table(f"{name}-table", "The same in numbers", rows),
+        ],
+    )
+
+
+def _audit(found: dict[str, Any], name: str, where: str) -> Section:
+    attacks = found["attacks"]
+    cells = [
+        [str(a["name"]), str(a["arm"]), f"{a['rate']:.2%}", f"{a['low']:.2%} to {a['high']:.2%}",
+         _percent(a.get("chance")), _percent(a.get("elimination"))]
+        for a in attacks
+    ]  # fmt: skip
+    return Section(
+        name,
+        f"Audit of {found.get('run', 'a run')}",
+        where,
+        f"Can the book be read back out of the model? Verdict: {found.get('verdict', 'not given')}.",
+        status="done",
+        figures=[
+            Table(
+                f"{name}-attacks",
+                "Attacks",
+                ["attack", "arm", "recovered", "95 % interval", "chance", "elimination"],
+                cells,
+            )
+        ],
+    )
+
+
+def _percent(value: Any) -> str:
+    return f"{value:.2%}" if isinstance(value, int | float) else ""

@@ -1,0 +1,150 @@
+"""The story of the paper with this machine's numbers: a page from the rows of `openbook reproduce`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from markupsafe import Markup
+
+from openbook.experiments.experiment import Experiment
+from openbook.experiments.figures import Table
+from openbook.experiments.reproduce import Plan, claims_of
+from openbook.experiments.results import Found
+from openbook.report.page import Page, Section, commands, paragraphs, write
+from openbook.report.stepping import steps_of
+
+TITLE = "Context-enhanced learning, reproduced"
+TAGLINE = "Study with the book open, sit the exam with the book closed."
+SCALE_WORDS = {
+    "smoke": "smoke: a toy size that only shows that everything runs; most claims cannot be judged",
+    "laptop": "laptop: small models and tasks, minutes on two cores",
+    "overnight": "overnight: more sizes and seeds, hours on a CPU",
+    "paper": "paper: Llama-3.2-3B on a GPU",
+}
+NOTICED = 6
+
+
+def write_page(plan: Plan, failed: dict[str, str] | None = None) -> Path:
+    """Draw what is there, say what is not, and return the page's path."""
+    found = {experiment.name: plan.found(experiment) for experiment in plan.experiments}
+    sections = [_section(plan, experiment, found[experiment.name], failed or {}) for experiment in plan.experiments]
+    claims = [claim for section in sections for claim in section.claims]
+    units = [unit for one in found.values() for unit in one.units]
+    counted = {verdict: sum(claim.verdict == verdict for claim in claims) for verdict in ("holds", "fails", "unclear")}
+    measured = sum(unit["cpu_seconds"] for unit in units)
+    page = Page(
+        title=TITLE,
+        tagline=TAGLINE,
+        lead=_lead(plan),
+        sections=sections,
+        again=_again(plan),
+        foot=_foot(units),
+        counts=[
+            (str(counted["holds"]), "claims hold"),
+            (str(counted["fails"]), "do not hold"),
+            (str(counted["unclear"]), "not enough evidence"),
+            (f"{measured / 60:.0f} min" if measured >= 90 else f"{measured:.0f} s", "of CPU for the measurements"),
+        ],
+        notices=_overall(plan, found, failed or {}),
+        claims=claims,
+    )
+    return write(page, plan.out / "index.html")
+
+
+def _lead(plan: Plan) -> Markup:
+    return paragraphs(
+        "A language model is fine-tuned with helpful text in its context. No loss is computed on that text, and a "
+        "schedule takes it away, until the model works without it. The study “On the Power of Context-Enhanced "
+        "Learning in LLMs” asks how much this helps, where the knowledge goes, and whether it can be read back. This "
+        "page tells its story in its order, with numbers measured on this machine.",
+        Markup(
+            "Solid curves are ours; dashed, pale ones are published, of Llama-3.2-3B unless said otherwise, and not "
+            "ours. Point at a mark, or focus a chart and use the arrow keys, to read it. Scale: {}."
+        ).format(SCALE_WORDS[plan.scale]),
+    )
+
+
+def _overall(plan: Plan, found: dict[str, Found], failed: dict[str, str]) -> list[str]:
+    lines = []
+    for experiment in plan.experiments:
+        there, wanted = len(found[experiment.name].units), plan.units(experiment)
+        if there < wanted:
+            lines.append(f"{experiment.title}: {there} of {wanted} units are there.")
+    return lines + [f"{key} failed: {why}" for key, why in list(failed.items())[:NOTICED]]
+
+
+def _section(plan: Plan, experiment: Experiment, found: Found, failed: dict[str, str]) -> Section:
+    notices = [f"A result file is damaged and was left out: {line}." for line in found.damaged]
+    missing = plan.units(experiment) - len(found.units)
+    if missing:
+        notices.append(f"{missing} of {plan.units(experiment)} units are missing: run the command below to have them.")
+    mine = {key: why for key, why in failed.items() if key.startswith(f"{experiment.name} ")}
+    notices += [f"Failed: {why}." for why in mine.values()]
+    drawn: list[Any] = []
+    if found.rows:
+        drawn = experiment.draw(found.rows)
+    return Section(
+        name=experiment.name,
+        title=experiment.title,
+        where=f"In the paper: {experiment.paper}",
+        story=experiment.story,
+        differs=experiment.differs if plan.scale != "paper" else "",
+        notices=notices,
+        steps=steps_of(found.rows) if experiment.name == "translation" else [],
+        figures=drawn,
+        claims=claims_of(experiment, found),
+        provenance=_provenance(found),
+        command=f"openbook reproduce {experiment.name} --scale {plan.scale} --again",
+    )
+
+
+def _provenance(found: Found) -> Table | None:
+    if not found.units:
+        return None
+    rows = []
+    for unit in found.units:
+        about = unit["environment"]
+        git = about.get("git") or {}
+        commit = f"{git['commit'][:10]}{' with changes' if git['changed'] else ''}" if git else "installed package"
+        config = ", ".join(
+            f"{key} {value}" for key, value in unit["config"].items() if not isinstance(value, list | dict)
+        )
+        models = ", ".join([*unit.get("models", []), *(f"reader {name}" for name in unit.get("readers", {}).values())])
+        rows.append(
+            [config or "all", f"{unit['cpu_seconds']:.1f}", models, commit, f"rows/{unit['experiment']}/{unit['file']}",
+             unit["sha256"][:12]]
+        )  # fmt: skip
+    return Table(
+        "provenance",
+        "Units of this experiment",
+        ["config", "CPU s", "models", "commit", "file", "SHA-256"],
+        rows,
+    )
+
+
+def _again(plan: Plan) -> Markup:
+    return paragraphs(
+        "The command carries out what is missing and leaves alone what is done; an interrupted run goes on. Rows "
+        "are kept with their config, versions and commit; models are kept as ordinary runs."
+    ) + commands(
+        f"openbook reproduce --scale {plan.scale}      # this page",
+        "openbook reproduce --list               # the experiments, and what they take",
+        "openbook reproduce gap --scale overnight",
+        "openbook reproduce --scale paper --dry-run",
+    )
+
+
+def _foot(units: list[dict[str, Any]]) -> Markup:
+    """Machine and versions, as the units wrote them down."""
+    if not units:
+        return paragraphs("No unit is finished.")
+    about = [unit["environment"] for unit in units]
+    versions = sorted({", ".join(f"{k} {v}" for k, v in one["versions"].items() if v) for one in about})
+    commits = sorted({(one.get("git") or {}).get("commit", "installed package")[:10] for one in about})
+    machines = sorted(
+        {f"{one['system']} {one['machine']}, {one['cores']} cores, Python {one['python']}" for one in about}
+    )
+    return paragraphs(
+        f"Measured on {'; '.join(machines)}.", f"Versions: {'; '.join(versions)}.", f"Commits: {', '.join(commits)}."
+    )
