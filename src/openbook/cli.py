@@ -43,6 +43,7 @@ COMMANDS = [
     ("reproduce", "openbook.commands.reproduce:reproduce", RESULTS, "The paper's figures and tables, run and judged."),
     ("report", "openbook.commands.report:report", RESULTS, "Put your own runs on one page."),
     ("probe", "openbook.commands.probe:probe", LOOK_INSIDE, "Where the model reads the book and where it keeps it."),
+    ("audit", "openbook.commands.audit:audit", LOOK_INSIDE, "Can the closed book be read back out of the model?"),
     ("demo", "openbook.commands.demo:demo", RESULTS, "A guided first look, in a minute."),
 ]
 

@@ -24,8 +24,8 @@ from openbook.audit.likelihood import next_logits
 from openbook.audit.secret import Secrets
 from openbook.audit.subject import Subject
 
-Filter = Literal["no filter", "no thinking token", "only the alphabet"]
-FILTERS: tuple[Filter, ...] = ("no filter", "no thinking token", "only the alphabet")
+Filter = Literal["no filter", "no thinking", "alphabet only"]
+FILTERS: tuple[Filter, ...] = ("no filter", "no thinking", "alphabet only")
 
 
 @dataclass(frozen=True)
@@ -39,8 +39,8 @@ class Completion:
     def __call__(self, model: Subject, secrets: Secrets) -> list[Scores]:
         scores = []
         for context, asked in (
-            ("earlier pieces shown", books(model, secrets, self.permutations, self.seed)),
-            ("nothing shown", prompts(model, secrets, "template")),
+            ("in the book", books(model, secrets, self.permutations, self.seed)),
+            ("alone", prompts(model, secrets, "template")),
         ):
             elimination_s = eliminated(asked, secrets)
             for filter_, (greedy_k, sampled_k) in completed(model, secrets, asked).items():
@@ -62,8 +62,8 @@ def allowed(subject: Subject, secrets: Secrets) -> dict[Filter, Tensor]:
         speaking[:, think] = False
     return {
         "no filter": torch.ones(size, dtype=torch.bool),
-        "no thinking token": speaking,
-        "only the alphabet": alphabet,
+        "no thinking": speaking,
+        "alphabet only": alphabet,
     }
 
 

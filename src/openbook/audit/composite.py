@@ -154,7 +154,7 @@ class CompositeTuning:
                 left = remaining(part, known, x)
                 hits_s[last[x]] = float(left[int(scores[x, left].argmax())] == part.items[x].index)
                 elimination_s[last[x]] = 1 / len(left)
-        what = f"{self.vectors} vectors" if self.vectors else "half of the last level"
+        what = f"{self.vectors} vectors" if self.vectors else "on half of the last level"
         return [Scores(self.name, f"{what}, {self.steps} steps", "behaviour", hits_s, secrets.chance_s, elimination_s)]
 
     def _fold(self, model: Any, known: list[int], held: list[int]) -> Floats:

@@ -31,7 +31,7 @@ class Exposure:
         ranks = [expected_rank(found.total_n, truth) for found, truth in zip(alone, truths, strict=True)]
         sizes = np.array([len(secret.candidates) for secret in secrets.items])
         bits = np.log2(sizes) - np.log2(ranks)
-        first = recovery(self.name, "rank 1, nothing shown", top_s, secrets)
+        first = recovery(self.name, "rank 1, alone", top_s, secrets)
         first.curve.update(exposure=bits.tolist(), most=np.log2(sizes).tolist())
         if self.permutations < 1:
             return [first]
@@ -41,5 +41,5 @@ class Exposure:
         shown_s = mean_by_secret(np.array(top_k), asked.secret_k, len(secrets))
         return [
             first,
-            recovery(self.name, "rank 1, earlier pieces shown", shown_s, secrets, eliminated(asked, secrets)),
+            recovery(self.name, "rank 1, in the book", shown_s, secrets, eliminated(asked, secrets)),
         ]

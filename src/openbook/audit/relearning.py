@@ -27,7 +27,7 @@ class Relearning:
 
     def __call__(self, model: Subject, secrets: Secrets) -> list[Scores]:
         hits_s, elimination_s = over_folds(model, secrets, self.seed, self._fold)
-        return [recovery(self.name, f"half of the secrets, {self.steps} steps", hits_s, secrets, elimination_s)]
+        return [recovery(self.name, f"on half, {self.steps} steps", hits_s, secrets, elimination_s)]
 
     def _fold(self, model: Subject, secrets: Secrets, known: list[int], held: list[int]) -> tuple[Floats, Floats]:
         changed = Subject(copy.deepcopy(model.model), model.tokenizer, model.window, model.think)
