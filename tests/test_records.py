@@ -29,6 +29,16 @@ def test_a_finished_run_is_whole(tmp_path: Path) -> None:
     assert set(run.read("manifest.json")) == {*MARKS, "metrics.jsonl", "model/model.safetensors", "result.json"}
 
 
+def test_what_a_killed_process_left_is_no_part_of_the_record(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", {}, {})
+    for name in (".manifest.json.writing", ".result.json.writing"):
+        (run.folder / name).write_text("{")
+    (run.folder / ".model.writing").mkdir()
+    (run.folder / ".model.writing" / "model.safetensors").write_bytes(b"half")
+    run.finish({})
+    assert run.damage() == [] and set(run.read("manifest.json")) == {*MARKS, "result.json"}
+
+
 def test_the_manifest_sees_a_changed_and_a_missing_file(tmp_path: Path) -> None:
     run = finished(tmp_path / "run")
     (run.model_folder / "model.safetensors").write_bytes(b"weight5")

@@ -289,8 +289,9 @@ class Run:
         write_json(self.folder / MANIFEST, {str(p.relative_to(self.folder)): file_hash(p) for p in files})
 
     def _belongs(self, path: Path) -> bool:
-        """Whether a file is part of the record: the lock and the checkpoints are not."""
-        return path.relative_to(self.folder).parts[0] not in (MANIFEST, LOCK, CHECKPOINTS)
+        """Whether a file is part of the record: the lock, the checkpoints and what a killed process left are not."""
+        first = path.relative_to(self.folder).parts[0]
+        return first not in (MANIFEST, LOCK, CHECKPOINTS) and not first.endswith(".writing")
 
     @property
     def checkpoints(self) -> Path:
