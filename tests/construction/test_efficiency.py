@@ -8,6 +8,7 @@ import pytest
 from openbook.book.translations import Translations
 from openbook.construction.efficiency import CURRICULA, Job, batches, jobs, measure, published
 from openbook.curriculum import Plan, curriculum_named
+from openbook.errors import InputError
 from openbook.task import Codebook
 
 
@@ -64,3 +65,23 @@ def test_longest_jobs_come_first(scale) -> None:
     costs = [job.samples * job.chars**2 for job in jobs(scale)]
     assert costs == sorted(costs, reverse=True)
     assert len(set(jobs(scale))) == len(costs)
+
+
+def test_a_part_of_the_grid_can_be_asked_for() -> None:
+    grid = jobs("laptop", chars=[8], samples=[1000, 10_000], seeds=2, curricula=["anneal", "no-context"])
+    assert {(job.chars, job.depth) for job in grid} == {(8, 5)} and len(grid) == 2 * 2 * 2
+    assert {job.seed for job in jobs("laptop") if job.samples == 30_000} == {0}
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"seeds": 0}, "at least one"),
+        ({"chars": [1]}, "at least 2"),
+        ({"samples": [0]}, "at least 1"),
+        ({"curricula": ["aneal"]}, "did you mean 'anneal'"),
+    ],
+)
+def test_a_bad_grid_is_refused(options: dict, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        jobs("laptop", **options)

@@ -165,3 +165,15 @@ def test_bad_input_is_named(call, says: str) -> None:
     context = full_context(Codebook(3, np.tile(np.arange(9), (2, 1))))
     with pytest.raises(InputError, match=says):
         call(model, context)
+
+
+def test_remembering_like_another_context_changes_no_bit() -> None:
+    model, codebook = ConstructedTransformer(3, 4), Codebook.sample(3, 4, seed=2)
+    context = full_context(codebook)
+    other = model.remember(torch.zeros_like(context))
+    for anew, known in zip(model.remember(context), model.remember(context, like=other), strict=True):
+        for one, two in zip(anew, known, strict=True):
+            assert torch.equal(one.key_hck, two.key_hck) and torch.equal(one.value_hck, two.value_hck)
+    shared = model.remember(context, like=other)[0]
+    assert shared[0].key_hck is other[0][0].key_hck  # what does not depend on the context was not computed again
+    assert not torch.equal(shared[1].value_hck, other[0][1].value_hck)

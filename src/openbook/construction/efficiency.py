@@ -8,11 +8,10 @@ is decided by the project's curriculum (`openbook.curriculum`), as it is for lan
 from __future__ import annotations
 
 import csv
-import itertools
 import multiprocessing
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, replace
 from importlib import resources
@@ -27,7 +26,7 @@ from openbook.book.translations import Translations
 from openbook.construction.fast import Rules, bigrams
 from openbook.construction.training import Learner, Recipe, accuracy, rate_at
 from openbook.curriculum import Plan, curriculum_named, open_fragments
-from openbook.errors import InputError
+from openbook.errors import InputError, nearest
 from openbook.task import Codebook, Translation, random_inputs
 from openbook.task.alphabet import alphabets
 
@@ -72,14 +71,43 @@ class Point:
     depth: int = 5
 
 
-def jobs(scale: Scale) -> list[Job]:
-    """The grid of a scale, the longest runs first so that no core is left with one at the end."""
-    chars, samples, seeds, depth = {
-        "smoke": ((3,), (200, 2000), (0,), 2),
-        "laptop": ((8, 10), (1000, 3000, 10_000, 30_000), (0, 1, 2), 5),
-        "overnight": ((8, 10), (1000, 3000, 10_000, 30_000, 100_000, 300_000, 1_000_000), (0, 1, 2), 5),
-    }[scale]
-    grid = [Job(n, name, m, s, depth) for m, n, s, name in itertools.product(samples, chars, seeds, CURRICULA)]
+# sizes of datasets, each with the number of its seeds
+_SIZES: dict[Scale, dict[int, int]] = {
+    "smoke": {200: 1, 2000: 1},
+    "laptop": {1000: 3, 3000: 3, 10_000: 3, 30_000: 1},  # at 30,000 nothing is left to be seen but that it stays so
+    "overnight": dict.fromkeys((1000, 3000, 10_000, 30_000, 100_000, 300_000, 1_000_000), 3),
+}
+
+
+def jobs(
+    scale: Scale,
+    chars: Sequence[int] = (),
+    samples: Sequence[int] = (),
+    seeds: int | None = None,
+    curricula: Sequence[str] = (),
+) -> list[Job]:
+    """The grid of a scale, or the part of it or the other one that is asked for.
+
+    The longest runs come first, so that no core is left with one at the end.
+    """
+    sizes = _SIZES[scale]
+    if seeds is not None and seeds < 1:
+        raise InputError(f"--seeds is {seeds}: train with at least one")
+    if min((*chars, 2)) < 2 or min((*samples, 1)) < 1:
+        raise InputError("--chars are at least 2, --samples at least 1")
+    for name in curricula:
+        if name not in CURRICULA:
+            raise InputError(f"there is no curriculum '{name}' in this figure{nearest(name, CURRICULA)}")
+    depth = 2 if scale == "smoke" else 5
+    alphabets_ = dict.fromkeys(chars or ((3,) if scale == "smoke" else (8, 10)))
+    most = max(sizes.values())
+    grid = [
+        Job(n, name, size, seed, depth)
+        for size in dict.fromkeys(samples or sizes)
+        for n in alphabets_
+        for seed in range(seeds or sizes.get(size, most))
+        for name in dict.fromkeys(curricula or CURRICULA)
+    ]
     return sorted(grid, key=lambda job: -job.samples * job.chars**2)
 
 
@@ -152,9 +180,8 @@ def measure(job: Job, recipe: Recipe | None = None) -> Point:
     return Point(job.chars, job.curriculum, job.samples, job.seed, right, 1 / job.chars, job.depth)
 
 
-def figure(scale: Scale, processes: int | None = None, advance: Advance = lambda *_, **__: None) -> list[Point]:
-    """Every point of the figure at a scale, on all cores unless told otherwise."""
-    grid = jobs(scale)
+def figure(grid: list[Job], processes: int | None = None, advance: Advance = lambda *_, **__: None) -> list[Point]:
+    """Every point of the figure, on all cores unless told otherwise."""
     if processes is not None and processes < 1:
         raise InputError(f"{processes} processes: use at least 1")
     workers = processes or os.cpu_count() or 1

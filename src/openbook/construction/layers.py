@@ -56,8 +56,17 @@ class RelativeAttention(nn.Module):
     def heads(self) -> int:
         return len(self.query_hkk)
 
-    def remember(self, x_ck: Tensor) -> Memory:
-        return Memory(x_ck @ self.key_hkk.mT, x_ck @ self.value_hkk.mT)
+    def remember(self, x_ck: Tensor, like: Memory | None = None, changed: slice = slice(None)) -> Memory:
+        """Keys and values of tokens; `like` is the memory of tokens that differ from these in the `changed` axes alone.
+
+        A map that does not read those axes gives for these tokens what it gave for the others.
+        """
+
+        def mapped(maps_hkk: Tensor, before: Tensor | None) -> Tensor:
+            return before if before is not None and not maps_hkk[..., changed].any() else x_ck @ maps_hkk.mT
+
+        key, value = (None, None) if like is None else like
+        return Memory(mapped(self.key_hkk, key), mapped(self.value_hkk, value))
 
     def forward(self, x_bqk: Tensor, memory: Memory | None = None) -> Tensor:
         """Attend from every token of `x`; with a memory, `x` is what follows the remembered context tokens."""

@@ -11,6 +11,7 @@ second segment, k axis of the stream.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from openbook.construction.layers import Gated, Memory, RelativeAttention, Stori
 from openbook.construction.stream import Stream
 from openbook.errors import InputError
 from openbook.task.alphabet import check_size
-from openbook.task.translate import _check_batch as check_batch
+from openbook.task.translate import check_batch
 
 SCALE = 100.0  # N of both products: in float32 a larger one loses to rounding what it gains (`construct verify`)
 LARGEST = 2 << 30  # bytes of dense weights that we are willing to build
@@ -53,9 +54,13 @@ class Level(nn.Module):
         self.storing = translate.storing_mlp(stream)
         self.translate_mlp = gated(self.storing, basis.projection(*translate.MLP_REPLACES))
 
-    def remember(self, x_ck: Tensor) -> tuple[Memory, Memory]:
+    def remember(self, x_ck: Tensor, like: tuple[Memory, Memory] | None, changed: slice) -> tuple[Memory, Memory]:
         """Keys and values of the context tokens, which no gate lets change."""
-        return _attention(self.shift_attention).remember(x_ck), _attention(self.translate_attention).remember(x_ck)
+        at_shift, at_translate = like or (None, None)
+        return (
+            _attention(self.shift_attention).remember(x_ck, at_shift, changed),
+            _attention(self.translate_attention).remember(x_ck, at_translate, changed),
+        )
 
     def shifted(self, x_bqk: Tensor, memory: Memory | None = None) -> Tensor:
         return self.shift_mlp(self.shift_attention(x_bqk, memory))
@@ -138,10 +143,15 @@ class ConstructedTransformer(nn.Module):
             x_bpk = level(x_bpk)
         return self.read(x_bpk[:, len(first_ck) :])
 
-    def remember(self, context: Any) -> list[tuple[Memory, Memory]]:
-        """What every layer needs of a context, computed once and good for any number of strings."""
-        first_ck = self.embed_context(context)
-        return [level.remember(first_ck) for level in self.levels]  # type: ignore[operator]
+    def remember(self, context: Any, like: list[tuple[Memory, Memory]] | None = None) -> list[tuple[Memory, Memory]]:
+        """What every layer needs of a context, computed once and good for any number of strings.
+
+        Contexts differ in `right` alone, which most maps do not read: with what was remembered of another context of
+        this model (`like`), only the values of the translation are computed.
+        """
+        first_ck, right = self.embed_context(context), self.basis.axes("right")
+        known: Sequence[Any] = like or [None] * self.depth
+        return [level.remember(first_ck, one, right) for level, one in zip(self.levels, known, strict=True)]  # type: ignore[operator]
 
     def answer(
         self, memories: list[tuple[Memory, Memory]], strings: ArrayLike, lengths: ArrayLike | None = None

@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from openbook.construction.context import full_context, partial_context
-from openbook.construction.layers import Mlp, RelativeAttention
+from openbook.construction.layers import Memory, Mlp, RelativeAttention
 from openbook.construction.transformer import ConstructedTransformer
 from openbook.errors import InputError
 from openbook.randomness import generator
@@ -122,11 +122,11 @@ def one_hot_outputs(translation: Translation) -> tuple[Tensor, NDArray[np.bool_]
 
 
 def compare(
-    model: ConstructedTransformer, context: Tensor, translation: Translation
+    model: ConstructedTransformer, memories: list[tuple[Memory, Memory]], translation: Translation
 ) -> tuple[NDArray[np.bool_], float]:
-    """Which strings come out wrong, and the largest deviation from the surrogate's output."""
+    """Which strings come out wrong under a context, and the largest deviation from the surrogate's output."""
     with torch.no_grad():
-        columns = model.answer(model.remember(context), translation.inputs, translation.lengths)
+        columns = model.answer(memories, translation.inputs, translation.lengths)
     target, inside = one_hot_outputs(translation)
     wrong = ((columns.argmax(-1) != target.argmax(-1)) & torch.from_numpy(inside)).any(1).numpy()
     return wrong, float((columns - target)[torch.from_numpy(inside)].abs().max())
@@ -159,14 +159,15 @@ def check_modes(
 ) -> list[Mode]:
     """Every division of every codebook on `each` strings of its own, of 2 to 40 characters."""
     found: dict[str, list[tuple[NDArray[np.bool_], float]]] = {}
-    item = 0
+    item, empty = 0, model.remember(torch.zeros(model.depth, model.chars**2, model.chars**2))
     for index in range(codebooks):
         codebook = Codebook.sample(model.depth, model.chars, seed, index)
         for name, context, weights in divisions(codebook, seed, index):
             model.store(weights)
             inputs, lengths = random_inputs(model.chars, each, (2, 40), seed, item)
             item += each
-            found.setdefault(name, []).append(compare(model, context, translate_batch(codebook, inputs, lengths)))
+            memories = model.remember(context, like=empty) if context.any() else empty
+            found.setdefault(name, []).append(compare(model, memories, translate_batch(codebook, inputs, lengths)))
             advance(each)
     return [
         Mode(name, sum(len(w) for w, _ in rows), int(sum(w.sum() for w, _ in rows)), max(d for _, d in rows))

@@ -123,7 +123,7 @@ def shift_right(strings: Chars, lengths: NDArray[np.int64]) -> Chars:
     return shifted
 
 
-def _check_batch(chars: int, strings: Any, lengths: ArrayLike | None) -> tuple[Chars, NDArray[np.int64]]:
+def check_batch(chars: int, strings: Any, lengths: ArrayLike | None) -> tuple[Chars, NDArray[np.int64]]:
     wide = np.asarray(strings)
     if wide.ndim != 2 or wide.shape[1] == 0 or wide.shape[1] % 2:
         raise InputError(f"a batch of strings is [batch, even length], not {wide.shape}")
@@ -161,7 +161,7 @@ def translate_batch(
         tables, n, shared = codebooks.tables, codebooks.chars, True
     else:
         tables, n, shared = codebooks, chars or round(codebooks.shape[-1] ** 0.5), False
-    array, sizes = _check_batch(n, strings, lengths)
+    array, sizes = check_batch(n, strings, lengths)
     batch, longest = array.shape
     if not shared and (tables.ndim != 3 or tables.shape[::2] != (batch, n * n)):
         raise InputError(f"{batch} strings need tables [{batch}, depth, {n * n}], not {tables.shape}")
@@ -190,7 +190,7 @@ def invert_batch(
     codebook: Codebook, strings: ArrayLike, lengths: ArrayLike | None = None, level: int | None = None
 ) -> Chars:
     """The inputs s_1 of strings s_{level+1}; `level` defaults to the depth, so outputs are taken back to inputs."""
-    array, sizes = _check_batch(codebook.chars, strings, lengths)
+    array, sizes = check_batch(codebook.chars, strings, lengths)
     depth = codebook.depth if level is None else level
     if not 0 <= depth <= codebook.depth:
         raise InputError(f"level {depth} does not exist: this codebook has levels 0 to {codebook.depth}")
