@@ -18,6 +18,7 @@ from openbook.audit.statistics import Floats
 from openbook.audit.subject import Subject
 
 POINTS = 25  # of the curve
+FURTHEST = 1000  # samples the curve goes to at least; it costs nothing
 
 
 def at_least_once(p: Floats, n: Floats | float) -> Floats:
@@ -29,7 +30,7 @@ def at_least_once(p: Floats, n: Floats | float) -> Floats:
 class Budget:
     """The attack with its budget of samples for each secret."""
 
-    samples: int = 100
+    samples: int = 10
     name: str = "budget"
 
     def __call__(self, model: Subject, secrets: Secrets) -> list[Scores]:
@@ -43,7 +44,7 @@ class Budget:
 
     def _scores(self, variant: str, p_s: Floats, secrets: Secrets) -> Scores:
         chance_s = at_least_once(secrets.chance_s, self.samples)
-        n = np.unique(np.geomspace(1, max(self.samples, 2), POINTS).round())
+        n = np.unique(np.geomspace(1, max(self.samples, FURTHEST), POINTS).round())
         hit_sn = at_least_once(p_s[:, None], n[None])
         curve = {
             "samples": n.tolist(),

@@ -24,8 +24,8 @@ from openbook.audit.likelihood import next_logits
 from openbook.audit.secret import Secrets
 from openbook.audit.subject import Subject
 
-Filter = Literal["no filter", "no thinking", "alphabet only"]
-FILTERS: tuple[Filter, ...] = ("no filter", "no thinking", "alphabet only")
+Filter = Literal["no filter", "no thinking", "alphabet"]
+FILTERS: tuple[Filter, ...] = ("no filter", "no thinking", "alphabet")
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def allowed(subject: Subject, secrets: Secrets) -> dict[Filter, Tensor]:
     return {
         "no filter": torch.ones(size, dtype=torch.bool),
         "no thinking": speaking,
-        "alphabet only": alphabet,
+        "alphabet": alphabet,
     }
 
 

@@ -19,8 +19,8 @@ COLOURS = {
 # One variant of each attack: those that the verdict most often hangs on.
 SHOWN = (
     "greedy, no filter, in the book",
-    "greedy, alphabet only, in the book",
-    "greedy, alphabet only, alone",
+    "greedy, alphabet, in the book",
+    "greedy, alphabet, alone",
     "rank 1, in the book",
     "rank 1, alone",
 )
@@ -81,6 +81,7 @@ def budget_curve(report: Mapping[str, Any]) -> Any | None:
     if not points:
         return None
     arms = [arm for arm in ARMS if any(point["arm"] == arm for point in points)]
+    points.sort(key=lambda point: -arms.index(point["arm"]))  # the trained model on top
     colour = alt.Color("arm:N", title="model", sort=arms).scale(domain=arms, range=[COLOURS[arm] for arm in arms])
     x = alt.X("samples:Q", title="samples for each secret").scale(type="log")
     y = alt.Y("expected:Q", title="found at least once", axis=alt.Axis(format="%")).scale(domain=[0, 1])

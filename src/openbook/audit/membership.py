@@ -56,7 +56,7 @@ class Membership:
         for called, reference in self.references.items():
             other = likelihoods(reference, secrets, "template")
             ratios = [mine.total_n - theirs.total_n for mine, theirs in zip(own, other, strict=True)]
-            scores.append(self._scores(f"likelihood ratio to {called}", ratios, secrets))
+            scores.append(self._scores(f"ratio to {called}", ratios, secrets))
         return scores
 
     def _scores(self, variant: str, per_secret: list[Floats], secrets: Secrets) -> Scores:

@@ -60,7 +60,7 @@ class Settings:
     """The budget of an audit and what it calls a leak."""
 
     attacks: tuple[str, ...] = ATTACKS
-    samples: int = 100  # of the sampling budget, for each secret
+    samples: int = 10  # of the sampling budget, for each secret
     permutations: int = 20  # orders of the book
     steps: int = 60  # of relearning and of optimising a soft prompt
     threshold: float = THRESHOLD

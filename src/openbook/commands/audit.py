@@ -13,7 +13,7 @@ from openbook.console import emit_json, err, out, progress
 EXIT_LEAKED = 3  # something leaked beyond the threshold, so that a pipeline can stop here
 EXIT_VOID = 4  # the audit could not have seen a leak: neither a pass nor a leak
 
-audit = App(name="audit", help="Can the closed book be read back out of the model?")
+audit = App(name="audit")
 
 Words = Annotated[list[str], Parameter(negative="", consume_multiple=True)]
 Folders = Annotated[list[Path], Parameter(negative="", consume_multiple=True)]
@@ -24,7 +24,7 @@ def audit_run(
     run: Path,
     *,
     attacks: Words = [],  # noqa: B006 - cyclopts shows the default
-    budget: int = 100,
+    budget: int = 10,
     permutations: int = 20,
     steps: int = 60,
     threshold: float = 0.01,
@@ -155,20 +155,20 @@ def _show(report: dict[str, Any]) -> None:
     for arm in report["arms"]:
         arms.add_row(arm["name"], f"{arm['closed_book']:.3f}", f"{arm['open_book']:.3f}")
     out.print(arms)
-    table = Table(box=None, header_style="bold")
+    table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
     table.add_column("attack", no_wrap=True)
-    for column in ("trained", "95 % interval", "control", "positive", "guess"):
+    for column in ("trained", "interval", "control", "positive", "guess"):
         table.add_column(column, justify="right", no_wrap=True)
     last = None
     for line in summary_rows(report):
         if line["attack"] != last:
             last = line["attack"]
-            note = " (what the skill itself gives away)" if line["kind"] == "behaviour" else ""
+            note = " (from the skill itself)" if line["kind"] == "behaviour" else ""
             table.add_row(f"[bold]{last}[/]{note}")
         metric = "" if line["metric"] == "rate" else f", {line['metric'].split()[0]}"
         cells = [
             _mark(line["rate"], line["caught"]),
-            f"{line['low']:.3f} to {line['high']:.3f}",
+            f"{line['low']:.2f}-{line['high']:.2f}",
             "" if line["control"] is None else f"{line['control']:.3f}",
             _mark(line["positive"], line["positive_caught"]) if "positive" in line else "",
             f"{line['elimination']:.3f}",
@@ -180,7 +180,7 @@ def _show(report: dict[str, Any]) -> None:
     secrets = report["secrets"]
     drawn = "drawn by lot from their candidates" if secrets["exchangeable"] else "as they were in the data"
     out.print(
-        f"{secrets['count']} secrets ({secrets['origin']}), {drawn}; intervals are clustered by secret; * caught",
+        f"{secrets['count']} secrets ({secrets['origin']}), {drawn}; 95 % intervals by secret; * caught",
         style="dim",
     )
     colour = {"leaked": "bold red", "void": "bold yellow"}.get(report["verdict"], "green")
