@@ -20,8 +20,7 @@ from openbook.construction import ConstructedTransformer, full_context
 from openbook.errors import InputError
 from openbook.intervals import clustered
 from openbook.probes.layers import evaluating, recorded
-from openbook.probes.perturb import Count, Floats, PerturbMap, SectionChange, check_enough, choose_rules, other_images
-from openbook.probes.significance import larger_cells
+from openbook.probes.perturb import Count, Floats, PerturbMap, check_enough, choose_rules, other_images, section_changes
 from openbook.probes.stitch import SectionMap, StitchMap
 from openbook.probes.stitching import Cost, Stitcher
 from openbook.surrogate.model import augment, hardmax, matricize, shift
@@ -138,13 +137,9 @@ def known_perturb_map(
                 changed[:, level] = other_images(images[:, level], chosen, seed, level)
                 norms_nkq = (_states(base, changed, translation, keep) - before)[:, 1:].norm(dim=-1)
                 found.append(norms_nkq.double().numpy())
-    pairs = np.stack(found).reshape(depth, 2, *found[0].shape)
-    differs = larger_cells(np.moveaxis(pairs[:, 0] - pairs[:, 1], 1, 0), seed)
+    pairs = np.stack([np.stack(found[0::2]), np.stack(found[1::2])], 1)
     places = pairs.shape[-1]
-    maps = [
-        SectionChange(f"level {i + 1}", pairs[i, 0].mean(0), pairs[i, 1].mean(0), differs[i], np.ones(places, int))
-        for i in range(depth)
-    ]
+    maps = section_changes([f"level {i + 1}" for i in range(depth)], pairs, np.ones(places, np.int64), seed)
     return PerturbMap(kind, rules, samples, [{"string": 1, "place": q + 1} for q in range(places)], maps)
 
 

@@ -19,13 +19,13 @@ from openbook.errors import InputError
 from openbook.training.targets import gathered
 
 
-def decoder_layers(model: Any) -> nn.ModuleList:
-    """The list of a causal LM's layers: the outermost module list that is as long as its config says."""
+def decoder_layers(model: Any) -> list[nn.Module]:
+    """The layers of a causal LM: the outermost module list that is as long as its config says."""
     shape = getattr(model, "config", None)
     count = getattr(shape.get_text_config(), "num_hidden_layers", None) if shape is not None else None
     for module in model.modules():
         if isinstance(module, nn.ModuleList) and len(module) == count:
-            return module
+            return list(module)
     raise InputError(f"{type(model).__name__} has no list of {count} layers: probes need a decoder that keeps one")
 
 

@@ -17,7 +17,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from openbook.book.shelf import NONE
 from openbook.errors import InputError
 from openbook.probes.layers import evaluating, states_at
 from openbook.probes.significance import LEVEL, larger_cells
@@ -45,23 +44,24 @@ class SectionChange:
     name: str
     used: Floats
     control: Floats
-    differs: Mask  # [K, Q]: larger than the control, see `significance.py`
+    differs: dict[str, Mask]  # string -> [K]: larger than the control over the string's places, see `significance.py`
     string_q: NDArray[np.int64]
 
     @property
     def first_layer(self) -> int | None:
-        """The first layer that differs significantly from the control at any place."""
-        return _first(self.differs.any(1))
+        """The first layer that differs significantly from the control at the places of any string."""
+        return _first(np.stack(list(self.differs.values())).any(0))
 
     @property
     def first_large_layer(self) -> int | None:
-        """The first layer that moves by a tenth of the map's largest change at any place, significantly."""
-        return _first((self.differs & (self.used >= LARGE * self.used.max())).any(1))
+        """The first layer that also moves by a tenth of the largest change."""
+        return min((layer for layer in self.first_by_string().values() if layer), default=None)
 
     def first_by_string(self) -> dict[str, int | None]:
         """The first such large layer at the places of each string."""
-        large = self.differs & (self.used >= LARGE * self.used.max())
-        return {f"s_{s}": _first(large[:, self.string_q == s].any(1)) for s in np.unique(self.string_q).tolist()}
+        means = by_string(self.used, self.string_q)
+        least = LARGE * max(float(mean.max()) for mean in means.values())
+        return {name: _first(self.differs[name] & (mean >= least)) for name, mean in means.items()}
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -76,7 +76,27 @@ class SectionChange:
         }
 
 
-def _first(layers: Mask) -> int | None:
+def by_string(values: Floats, string_q: NDArray[np.int64]) -> dict[str, Floats]:
+    """Means over the places of each string: [..., Q] -> [...] for each of them."""
+    return {f"s_{s}": values[..., string_q == s].mean(-1) for s in np.unique(string_q).tolist()}
+
+
+def section_changes(names: Sequence[str], pairs: Floats, string_q: NDArray[np.int64], seed: int) -> list[SectionChange]:
+    """The maps of sections from the changes of every sample, used rules and control: [S, 2, N, K, Q].
+
+    Which layers differ is tested over all sections, layers and strings together, each by its mean over places.
+    """
+    means = by_string(pairs[:, 0] - pairs[:, 1], string_q)  # [S, N, K] for each string
+    differs = larger_cells(np.stack([np.moveaxis(mean, 1, 0) for mean in means.values()], -1), seed)  # [S, K, strings]
+    return [
+        SectionChange(
+            name, pair[0].mean(0), pair[1].mean(0), {s: differs[k, :, i] for i, s in enumerate(means)}, string_q
+        )
+        for k, (name, pair) in enumerate(zip(names, pairs, strict=True))
+    ]
+
+
+def _first(layers: Any) -> int | None:
     return int(layers.argmax()) + 1 if layers.any() else None
 
 
@@ -146,9 +166,7 @@ def perturb_subject(
     slots = slots_of(source, before)
     _, tables = source.translations(np.arange(len(shelf)))
     images = np.broadcast_to(tables, shelf.pieces.shape).astype(np.int64)
-    shown = np.zeros(shelf.pieces.shape, bool)
-    np.put_along_axis(shown, np.maximum(opened.slots, 0), opened.slots != NONE, axis=-1)
-    shown |= (opened.slots == 0).any(-1)[..., None] & (np.arange(shown.shape[-1]) == 0)  # padding points at rule 0 too
+    shown = (opened.slots[..., None, :] == np.arange(images.shape[-1])[:, None]).any(-1)
     texts = []
     for number in numbers:
         for name, among in (("used", shelf.needed), ("unused", ~shelf.needed)):
@@ -161,14 +179,8 @@ def perturb_subject(
             check_equal_length(before, after, subject.sections[number])
             texts.append(after)
     found = _changes(subject, before, texts, slots, advance)
-    pairs = found.reshape(len(numbers), 2, *found.shape[1:])  # [S, 2, N, K, Q]
-    differences = np.moveaxis(pairs[:, 0] - pairs[:, 1], 1, 0)
-    differs = larger_cells(differences, subject.seed)
-    means = pairs.mean(2)
-    maps = [
-        SectionChange(subject.sections[number], means[k, 0], means[k, 1], differs[k], slots.string_q)
-        for k, number in enumerate(numbers)
-    ]
+    pairs = np.stack([found[0::2], found[1::2]], 1)  # [S, 2, N, K, Q]
+    maps = section_changes([subject.sections[number] for number in numbers], pairs, slots.string_q, subject.seed)
     return PerturbMap(subject.name, rules, len(shelf), slots.to_json(), maps)
 
 

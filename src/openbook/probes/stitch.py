@@ -132,7 +132,7 @@ def _task_of(subject: Subject) -> TaskConfig | None:
     source = subject.source
     if not isinstance(source, Translations):
         return None
-    return TaskConfig(depth=source.depth, chars=source.chars, text=source.text, codebook=0)  # type: ignore[arg-type]
+    return TaskConfig(depth=source.depth, chars=source.chars, text=source.text, codebook=0)
 
 
 def stitch_subjects(
@@ -153,7 +153,7 @@ def stitch_subjects(
     for number, rows in asked:
         found, cost = _section(base, subject, stitcher, subject.sections[number], rows, memory)
         maps.append(found)
-        advance(1)
+        advance(1 / len(asked))
     changed = [layer + 1 for layer in stitcher.changed]
     chance = chance_level(subject.source, asked[0][1])
     return StitchMap(name, subject.name, stitcher.layers, changed, maps, chance, subject.trained_on, cost)

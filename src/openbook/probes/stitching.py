@@ -145,7 +145,9 @@ class _Pass:
                 self._inside, self._after = rest[:cut], rest[cut:]
             if number < self.stitcher.layers - 1:
                 return with_tensor(output, prefix)
-            return with_tensor(output, _joined(prefix, self._after))
+            everything = _joined(prefix, self._after)
+            assert everything is not None
+            return with_tensor(output, everything)
 
         return hook
 

@@ -1,0 +1,155 @@
+"""All stitched models of two checkpoints: windows that advance together, against one window after another.
+
+Two Llamas of 28 layers (as many as Llama 3.2 3B) with random weights and a tiny width; a few inputs of the task's
+compact text, one section dropped. `one by one` builds each of the 406 stitched models and runs all inputs through it in
+one batch: layers are swapped into a copy, which costs nothing, and only answer tokens get logits, as on our side. The
+released code does the same with one input at a time; that is the second row. Results are compared before anything is
+timed. CPU seconds of one core; the sides take turns.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ["OMP_NUM_THREADS"] = "1"
+
+import copy
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+from transformers import LlamaConfig, LlamaForCausalLM
+
+from _rows import Row, main
+from openbook.book import Translations
+from openbook.curriculum import Plan, curriculum_named
+from openbook.probes.layers import decoder_layers
+from openbook.probes.stitch import answer_logits, stitched_logits
+from openbook.probes.stitching import Stitcher, naive_evaluations
+from openbook.task import Codebook
+from openbook.training.batches import Collator, PositionDataset, pad_id_of
+from openbook.training.encode import Encoder
+from openbook.training.models import make_tokenizer
+
+LAYERS, WIDTH, INPUTS, ROUNDS = 28, 16, 4, 3
+GOAL = 8.0
+
+
+def models(vocabulary: int) -> tuple[Any, Any]:
+    """Two models with the same shape and other weights."""
+    config = LlamaConfig(
+        vocab_size=vocabulary,
+        hidden_size=WIDTH,
+        intermediate_size=2 * WIDTH,
+        num_hidden_layers=LAYERS,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        max_position_embeddings=1024,
+    )
+    made = []
+    for seed in (0, 1):
+        torch.manual_seed(seed)
+        made.append(LlamaForCausalLM(config).eval())
+    return made[0], made[1]
+
+
+def inputs() -> tuple[int, dict[str, Tensor], list[dict[str, Tensor]]]:
+    """The size of the vocabulary, the inputs as one batch, and one by one."""
+    source = Translations(2, 4, INPUTS, Codebook.sample(2, 4), lengths=(12, 12), text="compact")
+    tokenizer = make_tokenizer(source)
+    encoder = Encoder(tokenizer, source.bank)
+    rows = PositionDataset(Plan(source, curriculum_named("no-dropout")), encoder).__getitems__(range(INPUTS))
+    collator = Collator(pad_id_of(tokenizer), INPUTS)
+    return len(tokenizer), collator.pad(rows), [collator.pad([row]) for row in rows]
+
+
+def one_by_one(base: Any, trained: Any, batches: list[dict[str, Tensor]]) -> dict[tuple[int, int], list[Tensor]]:
+    """Every stitched model on its own, layers swapped in a copy."""
+    model = copy.deepcopy(base)
+    own, others = decoder_layers(model), decoder_layers(trained)
+    layers = model.model.layers
+    found = {}
+    for first in range(LAYERS):
+        for last in range(first, LAYERS):
+            for number in range(LAYERS):
+                layers[number] = others[number] if first <= number <= last else own[number]
+            found[first, last] = [answer_logits(model, batch) for batch in batches]
+    return found
+
+
+def check(logits: Tensor, windows: list[tuple[int, int]], naive: dict[tuple[int, int], list[Tensor]]) -> float:
+    """The largest difference of a logit between the two ways."""
+    worst = max(float((logits[1 + k] - torch.cat(naive[w])).abs().max()) for k, w in enumerate(windows))
+    if len(windows) != len(naive) or worst > 1e-4:
+        raise AssertionError(f"{len(windows)} windows instead of {len(naive)}, logits differ by {worst:g}")
+    return worst
+
+
+def rounds(sides: dict[str, Callable[[], object]]) -> dict[str, float]:
+    """CPU seconds of each side, the median of rounds in which all take their turn."""
+    spent: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(ROUNDS):
+        for name, side in sides.items():
+            start = time.process_time()
+            side()
+            spent[name].append(time.process_time() - start)
+    return {name: statistics.median(seconds) for name, seconds in spent.items()}
+
+
+@torch.inference_mode()
+def measure() -> Iterator[Row]:
+    torch.set_num_threads(1)
+    vocabulary, batch, alone = inputs()
+    base, trained = models(vocabulary)
+    stitcher = Stitcher(decoder_layers(base), decoder_layers(trained))
+
+    def together() -> Any:
+        return stitched_logits(base, stitcher, batch, stitcher.changed)
+
+    logits, windows, cost = together()
+    worst = check(logits, windows, one_by_one(base, trained, [batch]))
+    sides = {
+        "ours": together,
+        "batched": lambda: one_by_one(base, trained, [batch]),
+        "released": lambda: one_by_one(base, trained, alone),
+    }
+    seconds = rounds(sides)
+    size = {"layers": LAYERS, "width": WIDTH, "inputs": INPUTS, "tokens": batch["input_ids"].shape[1]}
+    extra = {**size, "windows": len(windows), "largest_difference_of_logits": worst}
+    for name, side, goal in (("all inputs in a batch", "batched", GOAL), ("one input at a time", "released", None)):
+        yield Row(
+            f"map against one window at a time, {name}",
+            value=seconds["ours"],
+            unit="CPU s",
+            baseline=seconds[side],
+            goal=goal,
+            goal_of="ratio",
+            better="less",
+            extra=extra,
+            at=f"K={LAYERS}",
+        )
+    yield Row(
+        "layer evaluations of an input",
+        value=cost.evaluations,
+        unit="evaluations",
+        baseline=naive_evaluations(LAYERS),
+        better="less",
+        extra=size,
+        at=f"K={LAYERS}",
+    )
+    yield Row(
+        "calls of a layer",
+        value=cost.calls,
+        unit="calls",
+        baseline=naive_evaluations(LAYERS),
+        better="less",
+        extra=size,
+        at=f"K={LAYERS}",
+    )
+
+
+if __name__ == "__main__":
+    main("Stitching maps, CPU time of one core", measure)

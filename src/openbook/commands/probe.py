@@ -1,0 +1,342 @@
+"""`openbook probe`: where a model reads the book, where it keeps it, and what it knows in between."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import App, Parameter
+from rich.table import Table
+
+from openbook.console import emit_json, out, progress
+from openbook.errors import InputError
+
+if TYPE_CHECKING:
+    from openbook.training.config import TaskConfig
+
+probe = App(name="probe", help="Where the model reads the book and where it keeps it: perturb, stitch, intermediate.")
+
+Known = Literal["construction", "surrogate"]
+Settings = Annotated[list[str], Parameter(negative="", consume_multiple=True)]
+
+
+@probe.command
+def stitch(
+    reader: str | None = None,
+    *trained: str,
+    samples: int = 64,
+    sections: Settings = [],  # noqa: B006
+    data: Path | None = None,
+    task: Settings = [],  # noqa: B006
+    known: Known | None = None,
+    depth: int = 5,
+    chars: int = 4,
+    memory: int = 256,
+    seed: int | None = None,
+    chart: Path | None = None,
+    windows: Path | None = None,
+    json: bool = False,
+) -> None:
+    """Which layers of a trained model hold each section of the book.
+
+    Layers first..last are taken from the trained model and the rest from the ICL-capable one, for every window, with
+    one section dropped from the context. The smallest window that reaches 90 % says where the section is kept.
+
+        openbook probe stitch runs/reader runs/learned --chart stitch.png
+
+    Parameters
+    ----------
+    reader
+        The ICL-capable model: a run's folder or any checkpoint.
+    trained
+        Models trained from it, one or several; the examples come from their runs.
+    samples
+        Examples for each section.
+    sections
+        Names or numbers of sections to drop, one at a time; all of them by default.
+    data
+        JSONL file with other examples.
+    task
+        The task, for checkpoints that are not runs: depth=5 chars=8 text=released codebook=0.
+    known
+        Instead of checkpoints: a model whose truth is known, as a check of the probe.
+    depth
+        Levels of that model.
+    chars
+        Characters of that model.
+    memory
+        MiB of activations at once; windows that do not fit are taken in groups.
+    seed
+        Seed of the choice of shown rules; the run's by default.
+    chart
+        Save the maps as PNG, SVG or HTML.
+    windows
+        Save the smallest windows, beside the published ones of a 3B model, as PNG, SVG or HTML.
+    json
+        One JSON object on standard output.
+    """
+    from openbook.charts import check_path, save
+    from openbook.probes.draw import stitch_chart, windows_chart
+    from openbook.probes.known import known_stitch_map
+    from openbook.probes.published import published_windows
+    from openbook.probes.stitch import stitch_map
+
+    for path in (chart, windows):
+        check_path(path)
+    _check_subject(known, reader)
+    if known is None and not trained:
+        raise InputError("give the ICL-capable model and at least one that was trained from it")
+    if known is not None:
+        maps = [known_stitch_map(known, depth, chars, samples, seed=seed or 0)]
+    else:
+        assert reader is not None
+        with progress("stitching", len(trained)) as advance:
+            given = (samples, sections, data, _task(task), seed, memory, advance)
+            maps = [stitch_map(reader, one, *given) for one in trained]
+    found = [one.to_json() for one in maps]
+    if chart is not None:
+        save(stitch_chart(found), chart)
+    if windows is not None:
+        reads = _reading(reader) if reader and data is None and not task else {}
+        save(windows_chart(window_rows(found, reads)), windows)
+    if json:
+        emit_json({**found[-1], "runs": found, "published_by_a_3b_model": published_windows()})
+        return
+    for one in found:
+        _show_stitched(one)
+
+
+def _reading(reader: str) -> dict[str, int | None]:
+    """The layer at which the ICL-capable model begins to read each section."""
+    from openbook.probes.perturb import perturb_map
+
+    return {section.name: section.first_layer for section in perturb_map(reader, rules="all").sections}
+
+
+def window_rows(found: list[dict[str, Any]], reads: dict[str, int | None]) -> list[dict[str, Any]]:
+    """Rows of the windows chart: ours, then those of the published models."""
+    from openbook.probes.published import published_reading, published_windows
+
+    marked = {row["section"]: row["marked"] for row in published_reading() if row["chars"] == 8}
+    ours = [
+        {
+            "who": f"ours: {Path(one['trained']).name}",
+            "section": section["name"],
+            "layers": one["layers"],
+            "windows": section["smallest_windows"],
+            "reads": reads.get(section["name"]),
+        }
+        for one in found
+        for section in one["sections"]
+    ]
+    theirs = [
+        {**row, "who": f"3B: {row['curriculum']}, {row['samples']:,}", "reads": marked[row["section"]]}
+        for row in published_windows()
+    ]
+    return ours + theirs
+
+
+def _check_subject(known: str | None, model: str | None) -> None:
+    if (known is None) == (model is None):
+        raise InputError("give a model, or --known with a model whose truth is known (not both)")
+
+
+def _task(settings: list[str]) -> TaskConfig | None:
+    """The task that a plain checkpoint is probed on, from settings `key=value`."""
+    from openbook.training.config import TaskConfig, configured
+
+    return configured(TaskConfig, None, settings, {}) if settings else None
+
+
+def _show_stitched(one: dict[str, Any]) -> None:
+    size = f", trained on {one['trained_on']:,} examples" if one["trained_on"] else ""
+    table = Table(title=f"{one['trained']}{size}", title_justify="left", box=None, header_style="bold")
+    for name in ("dropped", "reader", "trained", "all layers", "smallest windows", "accuracy"):
+        table.add_column(name, justify="left" if name in ("dropped", "smallest windows") else "right")
+    for section in one["sections"]:
+        best = section["smallest_accuracy"]
+        table.add_row(
+            section["name"],
+            f"{section['reader']:.3f}",
+            f"{section['trained']:.3f}",
+            f"{section['all_layers']:.3f}",
+            ", ".join(f"{a}–{b}" if a != b else f"{a}" for a, b in section["smallest_windows"]) or "none",
+            f"{best[0]:.3f} ({best[1]:.3f}–{best[2]:.3f})" if best else "",
+        )
+    out.print(table)
+    out.print(
+        f"{one['layers']} layers; {one['layer_evaluations']:,} layer evaluations for each input instead of "
+        f"{one['layer_evaluations_one_by_one']:,}, in {one['layer_calls']} calls; chance {one['chance']:.3f}; "
+        f"{one['sections'][0]['samples']} examples",
+        style="dim",
+    )
+
+
+@probe.command
+def perturb(
+    model: str | None = None,
+    *,
+    rules: int | Literal["all"] = 10,
+    samples: int = 32,
+    sections: Settings = [],  # noqa: B006
+    length: int | None = None,
+    task: Settings = [],  # noqa: B006
+    known: Known | None = None,
+    depth: int = 5,
+    chars: int = 4,
+    seed: int | None = None,
+    chart: Path | None = None,
+    json: bool = False,
+) -> None:
+    """In which layers a model reads each section of the book.
+
+    The images of some used rules of a section are changed, and the change of every layer's output is measured at every
+    thinking and answer place. Control: as many rules that the example does not use.
+
+        openbook probe perturb runs/reader --chart perturb.png
+
+    Parameters
+    ----------
+    model
+        A run's folder or any checkpoint.
+    rules
+        How many used rules to change in each example, or all.
+    samples
+        Examples, each with all its sections changed in turn.
+    sections
+        Names or numbers of sections; all of them by default.
+    length
+        Characters of the strings; the task's longest by default.
+    task
+        The task, for a checkpoint that is not a run: depth=5 chars=8 text=released codebook=0.
+    known
+        Instead of a checkpoint: a model whose truth is known, as a check of the probe.
+    depth
+        Levels of that model.
+    chars
+        Characters of that model.
+    seed
+        Seed of the choice of rules; the run's by default.
+    chart
+        Save the maps as PNG, SVG or HTML.
+    json
+        One JSON object on standard output.
+    """
+    from openbook.charts import check_path, save
+    from openbook.probes.draw import perturb_chart
+    from openbook.probes.known import known_perturb_map
+    from openbook.probes.perturb import perturb_map
+    from openbook.probes.published import published_reading
+
+    check_path(chart)
+    _check_subject(known, model)
+    if known is not None:
+        count: int | Literal["all"] = "all" if rules == "all" else min(rules, 3)
+        result = known_perturb_map(known, depth, chars, count, samples, length or 20, seed or 0)
+    else:
+        assert model is not None
+        with progress("perturbing", samples) as advance:
+            result = perturb_map(model, rules, samples, sections, length, _task(task), seed, advance)
+    found = result.to_json()
+    if chart is not None:
+        save(perturb_chart(found), chart)
+    if json:
+        emit_json({**found, "published_by_a_3b_model": published_reading()})
+        return
+    _show_perturbed(found)
+
+
+def _show_perturbed(found: dict[str, Any]) -> None:
+    strings = list(found["sections"][0]["first_large_layer_by_string"])
+    table = Table(title=found["model"], title_justify="left", box=None, header_style="bold")
+    table.add_column("changed")
+    for name in ("first layer", "first large", *(f"at {s}" for s in strings), "largest", "control"):
+        table.add_column(name, justify="right")
+    for section in found["sections"]:
+        layers = [section["first_layer"], section["first_large_layer"]]
+        layers += [section["first_large_layer_by_string"][s] for s in strings]
+        sizes = [section["largest"], section["largest_in_control"]]
+        table.add_row(section["name"], *(str(v or "–") for v in layers), *(f"{v:.2f}" for v in sizes))
+    out.print(table)
+    many = "all" if found["rules"] == "all" else found["rules"]
+    out.print(
+        f"{found['layers']} layers, {found['samples']} examples, {many} rules changed. First layer: differs from the "
+        f"control (max-T over all maps, {found['level']:.0%}). Large: also a tenth of the map's largest change.",
+        style="dim",
+    )
+
+
+@probe.command
+def intermediate(
+    model: str,
+    *,
+    samples: int = 1024,
+    open_: Annotated[float, Parameter(name="--open")] = 1.0,
+    length: int | None = None,
+    task: Settings = [],  # noqa: B006
+    seed: int | None = None,
+    chart: Path | None = None,
+    json: bool = False,
+) -> None:
+    """Which strings between input and answer a layer's output tells.
+
+    A linear probe for the characters of every string at every layer and place (fitted on half of the examples, judged
+    on the others, with a control), and the logit lens.
+
+        openbook probe intermediate runs/learned --open 0 --chart strings.png
+
+    Parameters
+    ----------
+    model
+        A run's folder or any checkpoint.
+    samples
+        Examples; half of them are fitted, half judged.
+    open_
+        Share of the book that is open.
+    length
+        Characters of the strings; the task's longest by default.
+    task
+        The task, for a checkpoint that is not a run: depth=5 chars=8 text=released codebook=0.
+    seed
+        Seed of the choice of shown rules; the run's by default.
+    chart
+        Save the maps as PNG, SVG or HTML.
+    json
+        One JSON object on standard output.
+    """
+    from openbook.charts import check_path, save
+    from openbook.probes.draw import intermediate_chart
+    from openbook.probes.intermediate import intermediate_map
+
+    check_path(chart)
+    with progress("reading", samples) as advance:
+        found = intermediate_map(model, samples, open_, length, _task(task), seed, advance).to_json()
+    if chart is not None:
+        save(intermediate_chart(found), chart)
+    if json:
+        emit_json(found)
+        return
+    _show_strings(found)
+
+
+def _show_strings(found: dict[str, Any]) -> None:
+    own = [section for section in found["sections"] if section["own_places"] is not None]
+    title = f"{found['model']}: characters read at their own places, probe | lens"
+    table = Table(title=title, title_justify="left", box=None, header_style="bold")
+    table.add_column("layer", justify="right")
+    for section in own:
+        table.add_column(section["name"], justify="right")
+    for layer in range(found["layers"] + 1):
+        cells = [
+            f"{s['own_places'][layer]:.2f} | " + (f"{s['own_places_by_lens'][layer - 1]:.2f}" if layer else "    ")
+            for s in own
+        ]
+        table.add_row(str(layer), *cells)
+    table.add_row("known from", *(f"{s['first_layer'] or '–'} | {s['first_layer_by_lens'] or '–'}" for s in own))
+    out.print(table)
+    out.print(
+        f"book {found['open']:.0%} open; fitted on {found['fitted_on']:,}, judged on {found['judged_on']:,}; chance "
+        f"{found['chance']:.3f}, best control cell {max(s['largest_in_control'] for s in found['sections']):.3f}; "
+        f"known: {found['known']:.0%}",
+        style="dim",
+    )
