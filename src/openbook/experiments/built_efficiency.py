@@ -19,12 +19,12 @@ NAMES = ("anneal", "fixed:0.2", "no-context", "no-dropout", "wrong-context")
 def configs(scale: Scale) -> list[Unit]:
     chars, samples, seeds, depth, rate = {
         "smoke": ((3,), (64,), (0,), 2, 0.01),
-        "laptop": ((8,), (1000, 3000, 10_000), (0,), 5, 0.0011),
+        "laptop": ((8,), (1000, 3000, 10_000), (0,), 5, 0.0005),
         "overnight": ((8, 10), (1000, 3000, 10_000, 30_000, 100_000), (0, 1, 2), 5, 0.0015),
         "paper": ((8, 10), (1000, 3000, 10_000, 30_000, 100_000, 300_000, 1_000_000), (0, 1, 2), 5, 0.0015),
     }[scale]
     return [
-        Unit({"curve": name, "samples": n, "seed": seed, "chars": c, "depth": depth}, seconds=1.0 + rate * n)
+        Unit({"curve": name, "samples": n, "seed": seed, "chars": c, "depth": depth}, seconds=0.6 + rate * n)
         for name, n, seed, c in itertools.product(NAMES, samples, seeds, chars)
     ]
 

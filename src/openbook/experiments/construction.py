@@ -14,7 +14,7 @@ SIZES = ("embedding_size", "attention_layers", "mlp_layers")
 def configs(scale: Scale) -> list[Unit]:
     depth, chars, strings, codebooks, seconds = {
         "smoke": (2, 3, 60, 4, 3.0),
-        "laptop": (5, 10, 1500, 25, 45.0),
+        "laptop": (5, 10, 600, 20, 18.0),
         "overnight": (5, 10, 12_000, 200, 400.0),
         "paper": (5, 10, 12_000, 200, 400.0),
     }[scale]

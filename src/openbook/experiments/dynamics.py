@@ -17,7 +17,7 @@ POINTS = 120  # of a curve, as many as can be seen
 def configs(scale: Scale) -> list[Unit]:
     sizes = {
         "smoke": [(2, 3, 1.0)],
-        "laptop": [(5, 10, 3.0), (10, 10, 6.0), (20, 10, 12.0)],
+        "laptop": [(5, 10, 1.5), (10, 10, 4.0), (20, 10, 10.0)],
         "overnight": [(5, 10, 3.0), (10, 10, 9.0), (20, 10, 30.0), (10, 20, 120.0), (20, 20, 400.0)],
     }
     grid = sizes["overnight" if scale == "paper" else scale]
@@ -29,7 +29,7 @@ def configs(scale: Scale) -> list[Unit]:
     d, n, seconds = grid[0]
     return [
         *units,
-        Unit({"algorithm": "vanilla", "depth": d, "chars": n, "seed": 0, "steps": 4 * d * n * n}, 6 * seconds),
+        Unit({"algorithm": "vanilla", "depth": d, "chars": n, "seed": 0, "steps": 4 * d * n * n}, 12 * seconds),
     ]
 
 

@@ -21,7 +21,7 @@ def configs(scale: Scale) -> list[Unit]:
     if scale == "smoke":
         return [Unit({"chars": 2, "depth": 2, "seeds": 3, "budget": 8000, "seed": 0}, seconds=3.0)]
     if scale == "laptop":
-        sizes = [(2, 5, 6, 100_000, 25.0), (3, 4, 6, 100_000, 40.0)]
+        sizes = [(2, 5, 6, 100_000, 20.0), (3, 4, 6, 100_000, 18.0)]
     else:
         sizes = [(2, 6, 20, 1_000_000, 1200.0), (3, 5, 20, 1_000_000, 2400.0), (4, 5, 20, 1_000_000, 5400.0)]
     return [

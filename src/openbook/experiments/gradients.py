@@ -20,10 +20,14 @@ def configs(scale: Scale) -> list[Unit]:
         settings = {"rates": [0.1, 0.5], "batches": [1, 4], "books": [1, 2], "masks": 2, "pairs": 60}
         return [Unit({"depth": 2, "chars": 3, "seed": 0, **settings}, seconds=1.0)]
     if scale == "laptop":
-        base = {"depth": 10, "chars": 10, "seed": 0, "masks": 4, "pairs": 1000}
-        by_batch = {"rates": [0.01, 0.11, 0.21, 0.31, 0.51, 0.71, 0.96], "batches": [1, 10, 100], "books": []}
-        by_book = {"rates": [0.01, 0.11, 0.21, 0.31, 0.51], "batches": [], "books": [1, 3, 6, 10]}
-        return [Unit({**base, **by_batch}, seconds=30.0), Unit({**base, **by_book}, seconds=30.0)]
+        base = {"depth": 10, "chars": 10, "seed": 0, "masks": 8, "pairs": 1000}
+        by_batch = {
+            "rates": [0.01, 0.06, 0.11, 0.16, 0.21, 0.31, 0.41, 0.51, 0.61, 0.71, 0.81, 0.96],
+            "batches": [1, 10, 100],
+            "books": [],
+        }
+        by_book = {"rates": [0.01, 0.06, 0.11, 0.16, 0.21, 0.31, 0.41, 0.51], "batches": [], "books": [1, 2, 4, 7, 10]}
+        return [Unit({**base, **by_batch}, seconds=22.0), Unit({**base, **by_book}, seconds=14.0)]
     rates = [round(0.01 + 0.05 * k, 2) for k in range(20)]
     base = {"depth": 10, "chars": 10, "seed": 0, "masks": 16, "pairs": 1000}
     by_batch = {"rates": rates, "batches": [1, 2, 3, 10, 30, 100, 300, 1000], "books": []}

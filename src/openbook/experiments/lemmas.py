@@ -18,7 +18,7 @@ def configs(scale: Scale) -> list[Unit]:
     if scale == "smoke":
         return [Unit({"checks": list(SMOKE), "seed": 0}, seconds=2.0)]
     quick = [check.name for check in CHECKS if check.name not in SLOW]
-    return [Unit({"checks": names, "seed": 0}, seconds) for names, seconds in ((quick, 12.0), (list(SLOW), 25.0))]
+    return [Unit({"checks": names, "seed": 0}, seconds) for names, seconds in ((quick, 8.0), (list(SLOW), 17.0))]
 
 
 def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:

@@ -79,11 +79,13 @@ class _Queue:
         return [key for key in job.needs if key not in self.done]
 
     def hopeless(self) -> list[str]:
-        """Jobs that wait for something that failed; they are taken out."""
-        lost = [job.key for job in self.waiting.values() if any(key in self.failed for key in job.needs)]
-        for key in lost:
-            del self.waiting[key]
-        self.failed.update(lost)
+        """Jobs that wait for something that failed, or for such a job; they are taken out."""
+        lost: list[str] = []
+        while found := [job.key for job in self.waiting.values() if any(key in self.failed for key in job.needs)]:
+            for key in found:
+                del self.waiting[key]
+            self.failed.update(found)
+            lost += found
         return lost
 
 

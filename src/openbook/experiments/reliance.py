@@ -27,9 +27,9 @@ def configs(scale: Scale) -> list[Unit]:
     else:
         specs = {name: student(scale, name, 4000) for name in names}
         reader = "student-3-8"
-    units = [Unit({"model": name, "exam": 256, "learned": [spec]}, seconds=12.0) for name, spec in specs.items()]
+    units = [Unit({"model": name, "exam": 256, "learned": [spec]}, seconds=7.0) for name, spec in specs.items()]
     if reader is not None:
-        units.insert(0, Unit({"model": READER, "exam": 256, "learned": [specs["anneal"]], "readers": [reader]}, 12.0))
+        units.insert(0, Unit({"model": READER, "exam": 256, "learned": [specs["anneal"]], "readers": [reader]}, 7.0))
     return units
 
 

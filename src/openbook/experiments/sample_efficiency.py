@@ -29,8 +29,8 @@ def configs(scale: Scale) -> list[Unit]:
     if scale == "smoke":
         return [_unit(name, 32, 0, 3, student(scale, name, 32)) for name in ("anneal", "no-context")]
     if scale == "laptop":
-        grid = [(name, n, 0) for name in ("anneal", "fixed:0.2") for n in (1000, 2000, 4000)]
-        grid += [(name, n, 0) for name in CURVES if name not in ("anneal", "fixed:0.2") for n in (1000, 4000)]
+        sizes_of = {"anneal": (1000, 2000, 4000), "fixed:0.2": (2000, 4000), "no-context": (1000, 4000)}
+        grid = [(name, n, 0) for name in CURVES for n in sizes_of.get(name, (4000,))]
     else:
         sizes = (1000, 2000, 4000, 8000, 16_000, 32_000)
         grid = [(name, n, seed) for name, n, seed in itertools.product(CURVES, sizes, (0, 1, 2))]

@@ -34,7 +34,7 @@ def configs(scale: Scale) -> list[Unit]:
             for level, n, seed in itertools.product(levels, sizes, seeds)
         ]
     return [
-        Unit({"level": level, "samples": samples, "seed": seed, "exam": 256, "learned": [spec]}, seconds=9.0)
+        Unit({"level": level, "samples": samples, "seed": seed, "exam": 256, "learned": [spec]}, seconds=5.0)
         for level, samples, seed, spec in grid
     ]
 

@@ -57,7 +57,6 @@
       goto([...next.querySelectorAll(".pt")].sort((a, b) => near(a) - near(b))[0]);
     });
   });
-  addEventListener("scroll", hide, { passive: true });
 
   // legends: each entry hides and shows its curves
   document.querySelectorAll(".legend button").forEach((button) => {

@@ -1,0 +1,145 @@
+"""Claims can fail: each holds on rows of a world in which it is true, and fails when the control's take their place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from tests.experiments import rows as made
+
+from openbook.experiments import EXPERIMENTS, select
+
+CHANCE = {1000: 0.125, 2000: 0.125, 4000: 0.125}
+# experiment, rows in which its claims hold, then rows with the control's in their place and words of the claim to fail
+WORLDS: list[tuple[str, list[dict[str, Any]], list[tuple[list[dict[str, Any]], str]]]] = [
+    (
+        "sample-efficiency",
+        made.efficiency(),
+        [
+            (made.efficiency(anneal=CHANCE), "learns the fastest"),
+            (made.efficiency(anneal=CHANCE), "over plain fine-tuning"),
+            (made.efficiency(no_context={1000: 0.2, 4000: 0.97}), "10x less"),
+            (made.efficiency(fixed=CHANCE), "20 % dropout"),
+            (made.efficiency(wrong_context={4000: 0.95}), "correct context"),
+            (made.efficiency(no_dropout={4000: 0.95}), "proper dropout"),
+            (made.efficiency(no_icl={4000: 0.95}), "ICL capability"),
+            (made.efficiency(no_context={4000: 0.3}), "random guesses"),
+        ],
+    ),
+    (
+        "context-reliance",
+        made.reliance(),
+        [
+            (made.reliance(reader=(0.125, 0.2)), "any codebook"),
+            (made.reliance(anneal=(0.125, 0.999)), "no longer depends"),
+        ],
+    ),
+    ("selective-internalisation", made.selective(0.14), [(made.selective(0.98), "only the rules used")]),
+    (
+        "perturbation",
+        made.perturbed(),
+        [(made.perturbed((3, 3, 3)), "earlier layers"), (made.perturbed(control=0.9), "negligible")],
+    ),
+    (
+        "stitching",
+        made.stitched({"anneal": made.WINDOWS, "fixed:0.2": made.WINDOWS}),
+        [
+            (made.stitched({"anneal": [[[1, 6]]] * 3, "fixed:0.2": made.WINDOWS}), "disjoint"),
+            (made.stitched({"anneal": [[[1, 2]]] * 3, "fixed:0.2": made.WINDOWS}), "end where"),
+            (made.stitched({"anneal": made.WINDOWS, "fixed:0.2": made.WINDOWS}, (0.95, 0.7, 0.5)), "fewer samples"),
+            (made.stitched({"anneal": made.WINDOWS, "fixed:0.2": made.WINDOWS[::-1]}), "started from"),
+        ],
+    ),
+    ("recovery", made.asked("not recovered"), [(made.asked("leaked"), "cannot be recovered")]),
+    ("lemmas", made.lemmas(), [(made.lemmas(holds=False), "lemmas and theorems")]),
+    ("gap", made.gap(), [(made.gap(vanilla=1.2), "exponentially"), (made.gap(enhanced=4.0), "polynomially")]),
+    (
+        "surrogate-dynamics",
+        made.dynamics(),
+        [(made.dynamics(full=0.02), "converge"), (made.dynamics(vanilla=1.0), "recovers nothing")],
+    ),
+    (
+        "gradient-accuracy",
+        made.gradients(),
+        [(made.gradients(many=0.3), "larger batches"), (made.gradients(all_books=0.6), "more phrasebooks")],
+    ),
+    (
+        "construction",
+        made.construction(),
+        [(made.construction(mismatches=1), "simulate"), (made.construction(embedding=215), "embedding size")],
+    ),
+    (
+        "trainability",
+        made.trained(),
+        [
+            (made.trained(layerwise=0.01), "quickly learn"),
+            (made.trained(control=0.9), "takes hiding"),
+            (made.trained(closed=0.1), "is learned"),
+        ],
+    ),
+    (
+        "construction-efficiency",
+        made.built(),
+        [(made.built(anneal=0.12), "only curricula"), (made.built(no_context=0.9), "only curricula")],
+    ),
+]
+
+
+def verdicts(name: str, rows: list[dict[str, Any]]) -> dict[str, str]:
+    (experiment,) = select([name])
+    return {claim.claim: claim.verdict for claim in experiment.claims(rows)}
+
+
+@pytest.mark.parametrize(("name", "rows", "controls"), WORLDS, ids=[world[0] for world in WORLDS])
+def test_claims_hold_where_they_are_true_and_fail_on_the_controls_rows(
+    name: str, rows: list[dict[str, Any]], controls: list[tuple[list[dict[str, Any]], str]]
+) -> None:
+    assert set(verdicts(name, rows).values()) == {"holds"}, verdicts(name, rows)
+    for worse, words in controls:
+        found = {claim: verdict for claim, verdict in verdicts(name, worse).items() if words in claim}
+        assert found and set(found.values()) == {"fails"}, (words, found)
+
+
+def test_every_experiment_with_claims_is_among_the_worlds() -> None:
+    assert {world[0] for world in WORLDS} == {experiment.name for experiment in EXPERIMENTS} - {"translation"}
+
+
+def test_a_translation_that_does_not_come_back_is_found_out() -> None:
+    row = {"comes_back": False, "depends_on": [1, 2, 3, 4, 5], "depth": 2}
+    assert set(verdicts("translation", [row]).values()) == {"fails"}
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda experiment: experiment.name)
+def test_without_rows_nothing_is_claimed_and_nothing_drawn(experiment: Any) -> None:
+    found = experiment.claims([])
+    assert found and all(claim.verdict == "unclear" for claim in found)
+    assert all(claim.threshold for claim in found)
+    assert experiment.draw([]) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "rows", "words"),
+    [
+        ("sample-efficiency", made.efficiency(no_context={1000: 0.125, 4000: 0.2}), "10x less"),  # not tried that far
+        ("selective-internalisation", made.selective(0.14, seen=0.3), "only the rules"),  # nothing was learned
+        ("recovery", made.asked("void"), "cannot be recovered"),  # the positive control was not caught
+        ("stitching", made.stitched({"anneal": made.WINDOWS, "fixed:0.2": made.WINDOWS}, (1, 1, 1)), "fewer samples"),
+    ],
+    ids=["factor", "selective", "void audit", "all learned at once"],
+)
+def test_too_little_evidence_is_called_that(name: str, rows: list[dict[str, Any]], words: str) -> None:
+    assert [verdict for claim, verdict in verdicts(name, rows).items() if words in claim] == ["unclear"]
+
+
+@pytest.mark.parametrize(("name", "rows"), [world[:2] for world in WORLDS], ids=[world[0] for world in WORLDS])
+def test_charts_say_in_words_what_is_to_be_seen(name: str, rows: list[dict[str, Any]]) -> None:
+    from openbook.experiments.figures import Chart
+
+    (experiment,) = select([name])
+    drawn = experiment.draw(rows)
+    assert drawn
+    for chart in drawn:
+        assert chart.title
+        if isinstance(chart, Chart):
+            assert len(chart.alt) > 20 and chart.panels
+    assert len({chart.name for chart in drawn}) == len(drawn)

@@ -1,0 +1,152 @@
+"""Plans: what there is to do, what is done already, what was damaged, and what a call that was cut short leaves."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from openbook.errors import InputError
+from openbook.experiments import EXPERIMENTS, select
+from openbook.experiments.experiment import SCALES
+from openbook.experiments.models import Models, finished, taught
+from openbook.experiments.reproduce import Going, RowsJob, TeachJob, carry_out, plan
+from openbook.experiments.results import read_unit
+
+CHEAP = ["translation", "surrogate-dynamics"]
+
+
+def done(names: list[str], out: Path) -> list[str]:
+    """Carry out what is missing; the names of the jobs that were done."""
+    return [event.key for event, _ in carry_out(plan(names, "smoke", out).missing(), 1, out) if event.kind == "done"]
+
+
+def test_what_is_done_is_left_alone_and_what_was_damaged_is_done_again(tmp_path: Path) -> None:
+    assert len(done(CHEAP, tmp_path)) == 4
+    assert plan(CHEAP, "smoke", tmp_path).missing() == []
+    files = sorted((tmp_path / "rows").rglob("*.json"))
+    before = {path: path.stat().st_mtime_ns for path in files}
+    files[0].write_text(files[0].read_text()[:100])  # half of it is gone
+    planned = plan(CHEAP, "smoke", tmp_path)
+    damaged = [line for experiment in planned.experiments for line in planned.found(experiment).damaged]
+    assert len(damaged) == 1 and "not readable as JSON" in damaged[0]
+    assert len(done(CHEAP, tmp_path)) == 1
+    assert {path for path in files if path.stat().st_mtime_ns != before[path]} == {files[0]}
+
+
+def test_a_unit_holds_its_provenance(tmp_path: Path) -> None:
+    done(["translation"], tmp_path)
+    (path,) = (tmp_path / "rows").rglob("*.json")
+    record = read_unit(path)
+    assert isinstance(record, dict)
+    assert record["config"]["seed"] == 0 and record["scale"] == "smoke" and record["experiment"] == "translation"
+    assert record["environment"]["versions"]["openbook"] and record["cpu_seconds"] <= record["budget_seconds"]
+    assert "git" in record["environment"] and len(record["sha256"]) == 64
+
+
+@pytest.mark.parametrize("text", ["[]", "{}", '{"rows": 1}', "null", '{"experiment": "x", "rows": [1]}'])
+def test_a_file_that_is_json_but_no_unit_is_not_used(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(text)
+    assert isinstance(read_unit(path), str)
+
+
+def test_rows_of_another_version_of_an_experiment_are_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    done(["translation"], tmp_path)
+    (experiment,) = select(["translation"])
+    newer = [type(experiment)(**{**vars(experiment), "version": experiment.version + 1})]
+    monkeypatch.setattr("openbook.experiments.reproduce.select", lambda names: newer)
+    assert len(plan(["translation"], "smoke", tmp_path).missing()) == 1
+
+
+@pytest.mark.parametrize("scale", SCALES)
+def test_every_scale_has_a_plan_that_fits_together(scale: str, tmp_path: Path) -> None:
+    planned = plan([], scale, tmp_path)  # type: ignore[arg-type]
+    keys = [job.key for job in planned.jobs]
+    assert len(set(keys)) == len(keys)
+    assert all(need in keys for job in planned.jobs for need in job.needs)
+    assert all(job.weight > 0 for job in planned.jobs)
+    paths = [job.path for job in planned.jobs if isinstance(job, RowsJob)]
+    assert len(set(paths)) == len(paths)
+    for job in planned.jobs:
+        if isinstance(job, RowsJob):
+            assert json.loads(json.dumps(job.unit.config)) == job.unit.config  # plain, as it comes back from disk
+
+
+def test_the_laptop_scale_keeps_its_budget(tmp_path: Path) -> None:
+    planned = plan([], "laptop", tmp_path)
+    reader = sum(job.weight for job in planned.jobs if job.key.startswith("reader"))
+    assert sum(job.weight for job in planned.jobs) - reader <= 20 * 60  # CPU seconds, with the shipped reader
+    assert {experiment.name for experiment in EXPERIMENTS} == {e.name for e in planned.experiments if planned.units(e)}
+
+
+def test_the_papers_models_are_configs_that_hold(tmp_path: Path) -> None:
+    planned = plan([], "paper", tmp_path)
+    specs = [job.spec for job in planned.jobs if isinstance(job, TeachJob)]
+    assert len(specs) > 70
+    seen = {(spec["base"], spec["settings"]["curriculum"], spec["reader"]) for spec in specs}
+    assert len(seen) >= 12
+    for spec in [spec for spec in specs if spec["settings"]["samples"] in (100_000, 500_000)]:
+        config = planned.models.config(spec)
+        assert config.samples == spec["settings"]["samples"] and config.model.layers == 28
+
+
+def test_models_are_shared_between_experiments(tmp_path: Path) -> None:
+    alone = plan(["stitching"], "laptop", tmp_path)
+    both = plan(["stitching", "sample-efficiency", "context-reliance"], "laptop", tmp_path)
+    taught_alone = {job.key for job in alone.jobs if isinstance(job, TeachJob)}
+    assert taught_alone <= {job.key for job in both.jobs if isinstance(job, TeachJob)}
+    assert sum(job.key in taught_alone for job in both.jobs) == len(taught_alone)
+
+
+def test_another_reader_makes_other_models(tmp_path: Path) -> None:
+    spec = taught("anneal", 100)
+    places = set()
+    for name in ("one", "two"):
+        folder = tmp_path / name
+        folder.mkdir()
+        (folder / "config.json").write_text('{"depth": 3, "chars": 8}')
+        (folder / "model.safetensors").write_text(name)
+        places.add(Models(tmp_path / "models", folder).place(spec).name)
+    assert len(places) == 2
+
+
+def test_a_reader_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="not a student"):
+        plan([], "laptop", tmp_path, tmp_path)
+    with pytest.raises(InputError, match="did you mean 'gap'"):
+        plan(["gapp"], "laptop", tmp_path)
+
+
+def test_time_left_follows_the_pace(tmp_path: Path) -> None:
+    planned = plan(CHEAP, "smoke", tmp_path)
+    going = Going(planned.jobs, 2)
+    assert going.seconds_left == pytest.approx(going.total / 2)  # stated times, two at a time
+    going.started -= 10
+    going.shares = dict.fromkeys((job.key for job in planned.jobs), 0.5)
+    assert going.seconds_left == pytest.approx(10, rel=0.05)
+
+
+@pytest.mark.slow
+def test_a_training_that_was_interrupted_goes_on(tmp_path: Path) -> None:
+    """The parent leaves during a training, as at Ctrl-C; the next call takes the run up and ends with the same rows."""
+    names = ["sample-efficiency"]
+    planned = plan(names, "smoke", tmp_path)
+    with pytest.raises(KeyboardInterrupt):
+        for event, _ in carry_out(planned.missing(), 1, tmp_path):
+            if event.kind == "at" and event.share > 0:
+                raise KeyboardInterrupt
+    assert planned.missing()
+    begun = [job for job in planned.jobs if isinstance(job, TeachJob) and planned.models.place(job.spec).exists()]
+    assert begun and not any((tmp_path / "rows").rglob("*.json"))
+    done(names, tmp_path)
+    assert plan(names, "smoke", tmp_path).missing() == []
+    assert all(finished(planned.models.place(job.spec)) for job in planned.jobs if isinstance(job, TeachJob))
+    other = tmp_path / "undisturbed"
+    done(names, other)
+    rows = [
+        [{**row, "seconds": 0} for row in plan(names, "smoke", out).found(planned.experiments[0]).rows]
+        for out in (tmp_path, other)
+    ]
+    assert rows[0] == rows[1]

@@ -1,0 +1,143 @@
+"""A user's own runs on a page: finished, half-finished, damaged and foreign, each shown as what it is."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from openbook.errors import InputError
+from openbook.records import Run
+from openbook.report.own_runs import write_report
+
+EXAM = [
+    {"book": "right", "open": share, "accuracy": accuracy, "low": accuracy - 0.01, "high": accuracy, "chance": 0.125,
+     "exact_match": 0.5, "samples": 64}
+    for share, accuracy in ((0.0, 0.9), (0.5, 0.95), (1.0, 0.99))
+]  # fmt: skip
+CONFIG = {"task": {"depth": 3, "chars": 8}, "curriculum": {"drop": "0@0,1@0.6"}, "model": {"path": None}}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A finished run, as `openbook learn` leaves it."""
+    record = Run.create(tmp_path / "good", CONFIG, {"examples": 10})
+    for step in range(1, 21):
+        record.log(step=step, loss=2.0 / step)
+    record.log(step=10, closed_book=0.5, open_book=0.9)
+    record.log(step=20, closed_book=0.9, open_book=0.99)
+    accuracy = {"closed_book": 0.9, "open_book": 0.99}
+    record.finish({"accuracy": accuracy, "samples": 10, "steps": 20, "chance": 0.125, "exam": [EXAM[0], EXAM[2]]})
+    return tmp_path / "good"
+
+
+def shown(paths: list[Path], out: Path) -> tuple[str, list[dict[str, Any]]]:
+    page, described = write_report(paths, out / "report.html")
+    return page.read_text(encoding="utf-8"), described
+
+
+def test_a_finished_run_has_its_curves_its_exam_and_its_record(run: Path, tmp_path: Path) -> None:
+    text, (one,) = shown([run], tmp_path)
+    assert one["status"] == "done" and one["notices"] == []
+    assert "How the training went" in text and "The exam at the end" in text and "MLT(3, 8)" in text
+    assert (tmp_path / "charts" / "good-course.png").exists()
+    assert "90.0% with the book closed" in text
+
+
+def test_a_run_that_did_not_finish_is_shown_as_such(run: Path, tmp_path: Path) -> None:
+    (run / "manifest.json").unlink()
+    (run / "result.json").unlink()
+    text, (one,) = shown([run], tmp_path)
+    assert one["status"] == "unfinished" and "the last logged step is 20" in one["notices"][0]
+    assert "How the training went" in text and "… unfinished" in text
+
+
+def test_a_damaged_run_is_shown_with_what_is_left(run: Path, tmp_path: Path) -> None:
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 21, "lo')
+    (run / "result.json").write_text("{")
+    text, (one,) = shown([run], tmp_path)
+    assert one["status"] == "damaged"
+    said = " ".join(one["notices"])
+    assert "result.json cannot be read" in said and "1 line(s) of metrics.jsonl" in said
+    assert "metrics.jsonl was changed after the run" in said
+    assert "How the training went" in text
+
+
+@pytest.mark.parametrize(
+    "file", ["config.json", "result.json", "manifest.json", "environment.json", "data.json", "metrics.jsonl"]
+)
+@pytest.mark.parametrize("content", ["", "null", "[]", "42", '"text"', "\x00\xff"])
+def test_no_file_of_a_run_can_break_the_page(run: Path, tmp_path: Path, file: str, content: str) -> None:
+    (run / file).write_text(content, encoding="utf-8")
+    _, (one,) = shown([run], tmp_path)
+    assert one["status"] in ("damaged", "unfinished") and one["notices"]
+
+
+def test_an_empty_folder_and_a_folder_of_something_else(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    _, (one,) = shown([tmp_path / "empty"], tmp_path)
+    assert one["status"] == "damaged" and "not a run" in one["notices"][0]
+
+
+def test_runs_of_the_same_name_do_not_get_into_each_others_way(run: Path, tmp_path: Path) -> None:
+    other = tmp_path / "elsewhere" / "good"
+    shutil.copytree(run, other)
+    text, described = shown([run, other], tmp_path)
+    assert [one["name"] for one in described] == ["good", "good-2"]
+    assert 'id="good-2"' in text and (tmp_path / "charts" / "good-2-course.svg").exists()
+
+
+def test_an_exam_gives_the_curve_of_context_reliance(tmp_path: Path) -> None:
+    file = tmp_path / "exam.json"
+    file.write_text(json.dumps({"run": "runs/x", "rows": [*EXAM, {**EXAM[2], "book": "wrong", "accuracy": 0.3}]}))
+    text, (one,) = shown([file], tmp_path)
+    assert one["status"] == "done" and "Context reliance" in text and "wrong book" in text
+
+
+def test_an_audit_shows_its_attacks_and_its_verdict(tmp_path: Path) -> None:
+    attack = {"name": "completion", "variant": "greedy", "arm": "trained", "rate": 0.02, "low": 0.01, "high": 0.03,
+              "chance": 0.0156, "elimination": 0.074}  # fmt: skip
+    file = tmp_path / "audit.json"
+    file.write_text(json.dumps({"verdict": "not recovered", "attacks": [attack], "run": "runs/x"}))
+    text, (one,) = shown([file], tmp_path)
+    assert one["status"] == "done" and "not recovered" in text and "7.40%" in text
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "{",
+        "[]",
+        "{}",
+        '{"rows": []}',
+        '{"rows": [{"open": 1}]}',
+        '{"attacks": [{}]}',
+        '{"rows": 3}',
+        '{"attacks": 3}',
+    ],
+)
+def test_a_file_that_is_nothing_of_the_kind_is_shown_as_such(tmp_path: Path, content: str) -> None:
+    file = tmp_path / "x.json"
+    file.write_text(content)
+    _, (one,) = shown([file], tmp_path)
+    assert one["status"] == "damaged" and one["notices"]
+
+
+def test_names_are_not_code(run: Path, tmp_path: Path) -> None:
+    evil = tmp_path / "<script>alert(1)<"
+    shutil.copytree(run, evil)
+    text, _ = shown([evil], tmp_path)
+    assert "<script>alert" not in text
+
+
+def test_what_does_not_exist_is_refused_before_anything(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="does not exist"):
+        write_report([tmp_path / "nothing"], tmp_path / "report.html")
+    with pytest.raises(InputError, match="no run was named"):
+        write_report([], tmp_path / "report.html")
+    assert not (tmp_path / "report.html").exists()
