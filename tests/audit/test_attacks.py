@@ -6,7 +6,7 @@ import math
 
 import numpy as np
 import pytest
-from tests.audit.handmade import handmade, small_task, table_model
+from tests.audit.handmade import handmade, table_model
 
 from openbook.audit.attack import expected_rank, top_share
 from openbook.audit.battery import Battery
@@ -14,10 +14,8 @@ from openbook.audit.budget import Budget, at_least_once
 from openbook.audit.completion import FILTERS, Completion
 from openbook.audit.exposure import Exposure
 from openbook.audit.membership import Membership
-from openbook.audit.secret import task_secrets
 from openbook.audit.statistics import harmonic_share
 from openbook.audit.subject import Subject
-from openbook.training.models import make_tokenizer
 
 SUBJECT, SECRETS, LOGP = handmade()
 SIZE = len(SECRETS)
@@ -58,7 +56,7 @@ def test_completion_greedy_and_sampled_with_every_filter() -> None:
     for filter_, kept in allowed.items():
         for s in range(SIZE):
             (c, d), last = truth(s), ids(SECRETS.items[s].known)[-1]
-            greedy = max(kept, key=lambda t: LOGP[last, t]) == c and max(kept, key=lambda t: LOGP[c, t]) == d  # noqa: B023
+            greedy = max(kept, key=lambda t: LOGP[last, t]) == c and max(kept, key=lambda t: LOGP[c, t]) == d
             p = [math.exp(LOGP[i, x]) / sum(math.exp(LOGP[i, t]) for t in kept) for i, x in ((last, c), (c, d))]
             for context in ("in the book", "alone"):  # this model does not look back further
                 assert scores[f"greedy, {filter_}, {context}"].values_s[s] == float(greedy)
@@ -154,16 +152,14 @@ def test_sampling_agrees_with_the_exact_chance() -> None:
 
 
 def test_a_model_that_knows_the_rules_is_read_like_a_book() -> None:
-    """Rules of a task of one pair: the table can hold them, so every attack finds them."""
-    source = small_task(chars=2)
-    secrets, tokenizer = task_secrets(source), make_tokenizer(source)
-    known = secrets.subset([1, 2])  # of A B and B A, whose last tokens differ
-    table = np.zeros((len(tokenizer), len(tokenizer)))
-    it = Subject(table_model(table), tokenizer)
+    """Two rules whose last known tokens and first secret tokens differ: the table can hold them, so all find them."""
+    tokenizer, table = SUBJECT.tokenizer, np.zeros_like(LOGP)
+    ends = [(ids(item.known)[-1], ids(item.truth)[0]) for item in SECRETS.items]
+    other = next(k for k in range(1, SIZE) if ends[k][0] != ends[0][0] and ends[k][1] != ends[0][1])
+    known = SECRETS.subset([0, other])
     for secret in known.items:
-        last, (c, d) = it.tokens(secret.known)[-1], it.tokens(secret.truth)
+        last, (c, d) = ids(secret.known)[-1], ids(secret.truth)
         table[last, c], table[c, d] = 30, 30
-    if len({it.tokens(secret.truth)[0] for secret in known.items}) == 2:
-        it = Subject(table_model(table), tokenizer)
-        for score in [*Completion(2)(it, known), *Exposure(2)(it, known), *Battery()(it, known)[:3]]:
-            assert score.values_s == pytest.approx(1.0, abs=1e-6)
+    it = Subject(table_model(table), tokenizer)
+    for score in [*Completion(2)(it, known), *Exposure(2)(it, known), *Battery()(it, known)[:3]]:
+        assert score.values_s == pytest.approx(1.0, abs=1e-6), score.name

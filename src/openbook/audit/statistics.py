@@ -37,7 +37,7 @@ def rate(values_s: Floats, z: float = Z95) -> Estimate:
     values = values_s[~np.isnan(values_s)]
     mean, low, high = clustered(values, z)
     if len(values) and not values.any():
-        high = 1 - 0.05 ** (1 / len(values))
+        low, high = 0.0, 1 - 0.05 ** (1 / len(values))
     return Estimate(mean, low, high)
 
 

@@ -1,0 +1,138 @@
+"""Secrets: they are the pieces of the book as training cuts them, and an attacker is told no more than is said."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from tests.audit.handmade import small_task
+from tests.tiny import byte_level, chatting, metaspace, tiny
+
+from openbook.audit.context import books, eliminated, prompts
+from openbook.audit.secret import Secrets, data_secrets, task_secrets
+from openbook.audit.statistics import harmonic_share
+from openbook.audit.subject import Subject
+from openbook.book import ListSource
+from openbook.errors import InputError
+from openbook.training.models import make_tokenizer
+
+RECORDS = [
+    {
+        "prompt": "Who rules Vellmora?",
+        "completion": " Queen Ilva",
+        "privileged_context": {
+            "Vellmora": ["Vellmora is ruled by Queen Ilva.", {"text": "Its arms show a heron.", "needed": False}]
+        },
+    },
+    {"prompt": "Colour?", "completion": " Red", "privileged_context": ["The flag of Quistane is green."]},
+]
+
+
+def subject(source: ListSource | None = None, **options: int) -> Subject:
+    return Subject(tiny(), byte_level() if source is None else make_tokenizer(source), **options)
+
+
+@pytest.mark.parametrize("text", ["compact", "released"])
+def test_rules_are_the_pieces_of_the_book(text: str) -> None:
+    source = small_task(depth=2, text=text)
+    secrets = task_secrets(source)
+    example = source.example(0)
+    pieces = [example.layout.piece.replace("{text}", p.text) for section in example.sections for p in section.pieces]
+    assert [secret.text for secret in secrets.items] == pieces
+    rules = [rule for level in source.codebook.rules() for rule in level]  # type: ignore[union-attr]
+    for secret, rule in zip(secrets.items, rules, strict=True):
+        left, right = rule.split(" -> ")
+        assert left in secret.known and right not in secret.known and secret.truth.split() == right.split()
+        assert len(secret.candidates) == 9 and secret.candidates[secret.index] == secret.truth
+    assert secrets.exchangeable and secrets.bijective and len(secrets.groups) == 2
+
+
+def test_pieces_of_own_data_are_cut_before_the_answer_or_in_the_middle() -> None:
+    secrets = data_secrets(ListSource(RECORDS))
+    assert [(s.group, s.known, s.truth) for s in secrets.items] == [
+        ("Vellmora", "Vellmora is ruled by", " Queen Ilva.\n"),
+        ("Vellmora", "Its arms show", " a heron.\n"),
+        ("", "The flag of", " Quistane is green.\n"),
+    ]
+    assert all(set(s.candidates) == {t.truth for t in secrets.items} for s in secrets.items)
+    assert not secrets.exchangeable and secrets.heading("Vellmora") == "Vellmora:\n" and secrets.heading("") == ""
+
+
+@pytest.mark.parametrize("tokenizer", [byte_level, chatting, metaspace])
+def test_known_and_truth_are_the_tokens_that_training_saw(tokenizer) -> None:
+    it = Subject(tiny(), tokenizer())
+    for secret in data_secrets(ListSource(RECORDS)).items:
+        assert it.tokens(secret.known) + it.tokens(secret.truth) == it.tokens(secret.text)
+
+
+def test_nothing_to_look_for_is_refused() -> None:
+    with pytest.raises(InputError, match="no secrets"):
+        data_secrets(ListSource([{"prompt": "a", "completion": " b"}]))
+    with pytest.raises(InputError, match="no rival"):
+        data_secrets(ListSource([{"prompt": "a", "completion": " b", "privileged_context": "one fact only"}]))
+    fresh = small_task()
+    fresh.codebook = None
+    with pytest.raises(InputError, match="codebook of its own"):
+        task_secrets(fresh)
+
+
+def test_a_secret_longer_than_the_window_is_refused() -> None:
+    secrets = data_secrets(ListSource(RECORDS))
+    subject(window=200).check(secrets)
+    with pytest.raises(InputError, match="window holds 12"):
+        subject(window=12).check(secrets)
+
+
+# ---- prompts and books
+
+
+def places_hold_the_truth(it: Subject, secrets: Secrets, asked) -> None:
+    for place, s in zip(asked.places, asked.secret_k, strict=True):
+        known, truth = it.tokens(secrets.items[s].known), it.tokens(secrets.items[s].truth)
+        text = asked.texts[place.row]
+        assert text[place.before : place.before + len(truth)] == truth
+        assert text[place.before - len(known) : place.before] == known
+
+
+def test_every_book_asks_for_every_secret_once() -> None:
+    source = small_task(depth=2)
+    secrets, it = task_secrets(source), Subject(tiny(), make_tokenizer(source))
+    asked = books(it, secrets, permutations=5)
+    assert len(asked.texts) == 5 and len(asked.places) == 5 * 18
+    for order in range(5):
+        asked_for = [s for place, s in zip(asked.places, asked.secret_k, strict=True) if place.row == order]
+        assert sorted(asked_for) == list(range(18)) and max(asked_for[:9]) == 8  # levels keep their order
+    assert len({tuple(text) for text in asked.texts}) == 5
+    places_hold_the_truth(it, secrets, asked)
+    assert eliminated(asked, secrets).mean() == pytest.approx(harmonic_share(9))
+
+
+def test_a_book_longer_than_the_window_is_cut() -> None:
+    source = small_task(depth=2)
+    secrets, it = task_secrets(source), Subject(tiny(), make_tokenizer(source), window=21)
+    asked = books(it, secrets, permutations=2)
+    assert max(map(len, asked.texts)) <= 21 and len(asked.places) == 2 * 18
+    assert max(asked.shown_k) == 4  # five rules of four tokens fit after the opening
+    places_hold_the_truth(it, secrets, asked)
+
+
+@pytest.mark.parametrize("style", ["bare", "template", "few-shot"])
+def test_prompts_tell_what_they_should(style) -> None:
+    secrets, it = data_secrets(ListSource(RECORDS)), subject()
+    asked = prompts(it, secrets, style)
+    places_hold_the_truth(it, secrets, asked)
+    before = it.tokenizer.decode(asked.texts[0][: asked.places[0].before])
+    expected = {
+        "bare": "Vellmora is ruled by",
+        "template": "Vellmora:\nVellmora is ruled by",
+        "few-shot": "Vellmora:\nIts arms show a heron.\nVellmora is ruled by",
+    }
+    assert before == expected[style]
+    assert "Queen" not in before
+
+
+def test_other_seeds_give_other_orders() -> None:
+    source = small_task()
+    secrets, it = task_secrets(source), Subject(tiny(), make_tokenizer(source))
+    first, again, other = (books(it, secrets, 2, seed).texts for seed in (0, 0, 1))
+    assert first == again != other
+    assert np.sort(first[0]).tolist() == np.sort(other[0]).tolist()
