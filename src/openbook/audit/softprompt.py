@@ -16,7 +16,6 @@ from openbook.audit.secret import Secrets
 from openbook.audit.statistics import Floats
 from openbook.audit.subject import Subject
 from openbook.audit.tuning import held_out_hits, over_folds, soft_prompt, train
-from openbook.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -34,7 +33,7 @@ class SoftPrompt:
         return [recovery(self.name, f"{self.vectors} vectors, {self.steps} steps", hits_s, secrets, elimination_s)]
 
     def _fold(self, model: Subject, secrets: Secrets, known: list[int], held: list[int]) -> tuple[Floats, Floats]:
-        placeholder = self._placeholder(model)
+        placeholder = model.vocabulary - 1  # its embedding is replaced, so any token will do but 0, which pads
         embeddings = model.model.get_input_embeddings().weight.detach().float()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
@@ -53,13 +52,3 @@ class SoftPrompt:
         finally:
             for parameter in fixed:
                 parameter.requires_grad_(True)
-
-    @staticmethod
-    def _placeholder(model: Subject) -> int:
-        """A token whose embedding is replaced: any but 0, which pads."""
-        tokenizer = model.tokenizer
-        choices = (model.think_token(), tokenizer.eos_token_id, tokenizer.unk_token_id, tokenizer.bos_token_id)
-        for token in choices:
-            if token:
-                return int(token)
-        raise InputError("the tokenizer has no special token to stand for a soft prompt")
