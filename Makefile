@@ -10,6 +10,7 @@ export HF_HUB_OFFLINE ?= 1
 
 demo: $(READY)
 	$(BIN)/openbook demo
+	$(BIN)/openbook reproduce --scale laptop --open
 
 test: lint
 	$(BIN)/python -m pytest -n 2 --dist worksteal

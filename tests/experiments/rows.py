@@ -156,25 +156,19 @@ def lemmas(holds: bool = True) -> list[dict[str, Any]]:
 
 def gap(vanilla: float = 6.0, enhanced: float = 1.0) -> list[dict[str, Any]]:
     """Characters needed, growing by a factor for each level without context and like d to a power with it."""
-    rows = []
+    rows: list[dict[str, Any]] = []
     for depth in range(1, 7):
         needed = {"vanilla": 100 * vanilla**depth, "enhanced": 1000 * depth**enhanced, "search": 900 * depth**1.1}
         for arm, value in needed.items():
             spread = [value * factor for factor in (0.8, 0.9, 1.0, 1.1, 1.2)]
-            rows.append(
-                {
-                    "arm": arm,
-                    "chars": 2,
-                    "depth": depth,
-                    "median": value,
-                    "low": spread[0],
-                    "high": spread[-1],
-                    "recovered": 5,
-                    "runs": 5,
-                    "censored_at": 1e9,
-                    "characters": spread,
-                }
-            )
+            point = {"arm": arm, "chars": 2, "depth": depth, "median": value, "low": spread[0], "high": spread[-1]}
+            rows.append({**point, "recovered": 5, "runs": 5, "censored_at": 1e9, "characters": spread})
+    growth = {"vanilla": (vanilla, 9.0), "enhanced": (1.4, enhanced), "search": (1.4, 1.1)}
+    rows[0]["fits"] = [
+        {"arm": arm, "chars": 2, "depths": [2, 6], "growth": factor, "low": 0.9 * factor, "high": 1.1 * factor}
+        | {"power_of_d": power, "power_low": power - 0.1, "power_high": power + 0.1}
+        for arm, (factor, power) in growth.items()
+    ]
     return rows
 
 

@@ -110,7 +110,7 @@ def claims(rows: Rows) -> list[Claim]:
 EXPERIMENT = Experiment(
     name="construction",
     title="A transformer written by hand",
-    paper="Appendix I",
+    paper="Appendix H",
     story="The surrogate is not a fantasy: a real transformer with softmax attention and GELU can do the same. It is "
     "written down weight by weight and held against the oracle on random codebooks whose rules are all in the context, "
     "all in the weights, or divided between the two.",

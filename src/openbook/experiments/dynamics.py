@@ -131,7 +131,7 @@ def claims(rows: Rows) -> list[Claim]:
 EXPERIMENT = Experiment(
     name="surrogate-dynamics",
     title="How the surrogate learns, layer by layer",
-    paper="Figure 5, appendix G.4",
+    paper="Figure 5, appendix G.5",
     story="The surrogate model is a transformer reduced to one matrix for each level. One rule at a time is dropped "
     "from its context, and gradient descent puts it into the weights. The share of rules that the weights hold is "
     "drawn against steps.",

@@ -52,11 +52,11 @@ def taught(
 
 
 def seconds_of(spec: dict[str, Any]) -> float:
-    """CPU time of teaching a student of three levels: measured 13 to 16 ms an example, and a few seconds to begin."""
+    """CPU time of teaching a student of three levels: measured 12 ms an example, and some seconds to begin."""
     samples = spec["settings"].get("samples", 10_000)
     if spec["settings"].get("task.text") == "compact":  # the small model of words, short strings
         return 3.0 + 0.001 * samples
-    rate = 0.0115 if spec["settings"]["curriculum"] == "no-context" else 0.0155
+    rate = 0.0095 if spec["settings"]["curriculum"] == "no-context" else 0.0125
     return 6.0 + rate * samples
 
 

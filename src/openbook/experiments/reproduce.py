@@ -129,12 +129,16 @@ class Plan:
         return len(self._rows(experiment))
 
     def claims(self) -> list[Claim]:
-        return [claim for experiment in self.experiments for claim in claims_of(experiment, self.found(experiment))]
+        return [claim for one in self.experiments for claim in claims_of(one, self.found(one), self.units(one))]
 
 
-def claims_of(experiment: Experiment, found: Found) -> list[Claim]:
-    """An experiment's claims on what was found of it."""
-    return [replace(claim, experiment=experiment.name) for claim in experiment.claims(found.rows)]
+def claims_of(experiment: Experiment, found: Found, wanted: int) -> list[Claim]:
+    """An experiment's claims on what was found of it; while units are missing nothing is called true or false."""
+    claims = [replace(claim, experiment=experiment.name) for claim in experiment.claims(found.rows)]
+    if len(found.units) >= wanted:
+        return claims
+    so_far = {"so far": f"{len(found.units)} of {wanted} units"}
+    return [replace(claim, verdict="unclear", numbers={**claim.numbers, **so_far}) for claim in claims]
 
 
 def plan(names: Sequence[str], scale: Scale, out: Path, reader: Path | None = None) -> Plan:

@@ -93,7 +93,7 @@ def _section(plan: Plan, experiment: Experiment, found: Found, failed: dict[str,
         notices=notices,
         steps=steps_of(found.rows) if experiment.name == "translation" else [],
         figures=drawn,
-        claims=claims_of(experiment, found),
+        claims=claims_of(experiment, found, plan.units(experiment)),
         provenance=_provenance(found),
         command=f"openbook reproduce {experiment.name} --scale {plan.scale} --again",
     )

@@ -36,6 +36,9 @@ INK, SOFT, GRID, AXIS = (
 )
 
 
+HALO = f' paint-order="stroke" stroke="{_ink("page", "#ffffff")}" stroke-width="3"'  # legible over curves
+
+
 def colour(number: int) -> str:
     """A place of the palette, or from 100 to 199 a place of the sequence from first to last."""
     if number >= 100:
@@ -82,7 +85,7 @@ def _curves(panel: Panel) -> str:
     spreads = [edge for s in panel.series for low, high in s.spread for edge in (low, high)]
     y = Ruler.of(panel.y, [*(p[1] for s in panel.series for p in s.points), *spreads, *levels])
     clip = f"c{next(_ids)}"
-    parts = [*_frame(panel, x, y)]
+    parts, levels_named = [*_frame(panel, x, y)], []
     parts.append(
         f'<clipPath id="{clip}"><rect x="{LEFT - 5}" y="{TOP - 6}" width="{WIDTH - LEFT - RIGHT + 10}" '
         f'height="{HEIGHT - TOP - BOTTOM + 12}"/></clipPath><g clip-path="url(#{clip})">'
@@ -93,10 +96,10 @@ def _curves(panel: Panel) -> str:
             f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{at:.1f}" y2="{at:.1f}" stroke="{AXIS}" '
             'stroke-dasharray="2 3"/>'
         )
-        parts.append(text(WIDTH - RIGHT - 2, at - 4, level.label, 10, SOFT, "end"))
+        levels_named.append(text(WIDTH - RIGHT - 2, at - 4, level.label, 10, SOFT, "end", HALO))
     for series in sorted(panel.series, key=lambda s: not s.published):
         parts.append(_series(series, panel, x, y))
-    return "".join([*parts, "</g>"])
+    return "".join([*parts, *levels_named, "</g>"])
 
 
 def _x(ruler: Ruler, value: float) -> float:
@@ -167,9 +170,9 @@ def heatmap_height(panel: Heatmap) -> int:
 
 
 def _cell(panel: Heatmap) -> tuple[float, float]:
-    """Width and height of a cell: square where there are many, flat where that would be too high."""
+    """Width and height of a cell: square if that is high enough to see, and never very high."""
     width = (WIDTH - LEFT - 56) / max(1, len(panel.columns))
-    return width, min(width, max(9.0, 210 / max(1, len(panel.rows))))
+    return width, min(max(width, 150 / max(1, len(panel.rows))), 40.0)
 
 
 def _heatmap(panel: Heatmap) -> str:
@@ -188,13 +191,10 @@ def _heatmap(panel: Heatmap) -> str:
                 f'data-t="{escape(told, quote=True)}"/>'
             )
     parts.append("</g>")
-    for names, step in ((panel.columns, wide), (panel.rows, high)):
-        every = max(1, math.ceil((26 if names is panel.columns else 13) / step))
-        for k in range(0, len(names), every):
-            if names is panel.columns:
-                parts.append(text(LEFT + (k + 0.5) * step, bottom + 15, names[k]))
-            else:
-                parts.append(text(LEFT - 6, TOP + (k + 0.5) * step + 4, names[k], anchor="end"))
+    for k in range(0, len(panel.columns), max(1, math.ceil(26 / wide))):
+        parts.append(text(LEFT + (k + 0.5) * wide, bottom + 15, panel.columns[k]))
+    for k in range(0, len(panel.rows), max(1, math.ceil(13 / high))):
+        parts.append(text(LEFT - 6, TOP + (k + 0.5) * high + 4, panel.rows[k], anchor="end"))
     end = LEFT + wide * len(panel.columns)
     parts.append(text((LEFT + end) / 2, bottom + 36, panel.x, 11.5, INK))
     parts.append(
