@@ -3,8 +3,10 @@
 One block of two layers learns to look up one level, then the same block is looped over more and more levels, and in the
 end its loops are untied into 2d layers: an ordinary Llama. After pass i the slots of level i must know s_{i+1} (deep
 supervision), and after the first of its two layers they must know the shifted bigram that is to be looked up. Every
-example has a fresh codebook, so nothing can be remembered. In the last stage half of the examples have pages missing,
-so that the reader learns what to do with a rule that is not there: pass on what it has, undisturbed.
+example has a fresh codebook, so nothing can be remembered. Half of the examples have pages missing, so that the reader
+learns to know what it does not know: a rule that is not there leaves all right sides open, and what follows from each
+of them. Only then does the loss of an answer say what the missing rule must have been, level by level, which is what
+context-enhanced learning lives on afterwards.
 
 The stages (levels, share of unused rules, lengths) are passed when accuracy does; nothing is tuned by hand for a size.
 """
@@ -28,6 +30,7 @@ from openbook.training.config import ReadingConfig
 from openbook.training.encode import Encoder
 from openbook.training.models import make_tokenizer
 from openbook.training.optimizers import muon_adamw
+from openbook.training.streams import Streams
 from openbook.training.student import Geometry, StudentConfig, StudentForCausalLM, student_config
 
 MANY = 2**40  # codebooks to draw from; a run sees each of them at most once
@@ -49,8 +52,7 @@ def stages(depth: int, lengths: tuple[int, int], config: ReadingConfig) -> list[
     grown = sorted({k for k in (2, 3) if k < depth} | ({depth} if depth > 1 else set()))
     return [
         Stage(1, 0.0, short),
-        Stage(1, config.others, short),
-        *(Stage(k, config.others, short) for k in grown),
+        *(Stage(k, config.others, short, missing=True) for k in (1, *grown)),
         Stage(depth, config.others, lengths, missing=True),
     ]
 
@@ -69,8 +71,8 @@ class ReadingBatch:
 class Course:
     """Batches of the reading course for MLT(depth, chars): step -> batch, a pure function of the seed."""
 
-    def __init__(self, depth: int, chars: int, seed: int) -> None:
-        self.depth, self.chars, self.seed = depth, chars, seed
+    def __init__(self, depth: int, chars: int, seed: int, most_missing: float = 1.0) -> None:
+        self.depth, self.chars, self.seed, self.most_missing = depth, chars, seed, most_missing
         self.tokenizer = make_tokenizer(Translations(depth, chars, 1, text="composite"))
         self._encoders: dict[tuple[int, tuple[int, int]], tuple[Translations, Encoder]] = {}
         self._collator = Collator(self.tokenizer.pad_token_id, 2**30)
@@ -91,15 +93,15 @@ class Course:
         numbers = step * size + np.arange(size, dtype=np.int64)
         rows = self._rows(stage, length, numbers[:whole], 0.0)
         if whole < size:
-            rows += self._rows(stage, length, numbers[whole:], 1.0)
+            rows += self._rows(stage, length, numbers[whole:], self.most_missing)
         first_level = (drawn[2:] % np.uint64(self.depth - stage.levels + 1)).astype(np.int64)
         return self._packed(stage.levels, length, numbers, rows, first_level, whole)
 
     def _rows(self, stage: Stage, length: int, numbers: np.ndarray, most: float) -> list[np.ndarray]:
         """Token rows: <BOOK>, the shown rules, the given string; at most this share of the pages missing.
 
-        How many are missing is uniform between none and all: the drop rate rises with progress and the positions are
-        spread evenly over it.
+        How many are missing is uniform between none and that share: the drop rate rises with progress and the positions
+        are spread evenly over it.
         """
         source, encoder = self._source(stage.levels, length)
         curriculum = Curriculum(
@@ -143,21 +145,18 @@ class Course:
 
 
 def passes(model: StudentForCausalLM, batch: ReadingBatch) -> tuple[list[Tensor], list[Tensor]]:
-    """Character logits after each pass of the two-layer block, and after its first layer: [B, P, 2, n] each.
-
-    Padding is on the right, so a causal mask is all that is needed and none is passed on.
-    """
+    """Character logits after each pass of the two-layer block, and after its first layer: [B, P, 2, n] each."""
     inner, head = model.model, model.lm_head
-    hidden = inner.embed_tokens(batch.ids)
-    rotary = inner.rotary_emb(hidden, position_ids=Geometry(batch.ids, model.config).positions)
+    where = Geometry(batch.ids, model.config)
+    streams = Streams(inner, batch.ids, where.before, where.positions)
+    slots = streams.relative(batch.slots)  # [B, k, P]
     rows = torch.arange(len(batch.ids))[:, None]
     known: list[Tensor] = []
     looked_up: list[Tensor] = []
-    for level in range(batch.slots.shape[1]):
-        slots = batch.slots[:, level]
-        for number, role, results in ((0, 0, looked_up), (1, 2, known)):
-            hidden = inner.layers[2 * level + number](hidden, position_embeddings=rotary)
-            results.append(head.characters(inner.norm(hidden[rows, slots]), role))
+    for number, hidden in enumerate(streams.layers(2 * slots.shape[1])):
+        level, second = divmod(number, 2)
+        results, role = (known, 2) if second else (looked_up, 0)
+        results.append(head.characters(inner.norm(hidden[rows, slots[:, level]]), role))
     return known, looked_up
 
 
@@ -171,12 +170,17 @@ def looped(config: StudentConfig, seed: int) -> StudentForCausalLM:
     return model
 
 
-def untied(model: StudentForCausalLM) -> StudentForCausalLM:
-    """The same function with 2d layers of their own: an ordinary Llama."""
-    apart = copy.deepcopy(model)
-    apart.model.layers = nn.ModuleList(copy.deepcopy(layer) for layer in model.model.layers)
-    for number, layer in enumerate(apart.model.layers):
-        layer.self_attn.layer_idx = number
+def untied(model: StudentForCausalLM, spare: int = 0) -> StudentForCausalLM:
+    """The same function with 2d layers of their own: an ordinary Llama. `spare` units of each MLP write nothing yet."""
+    config = copy.deepcopy(model.config)
+    config.intermediate_size += spare
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(spare)
+        apart = StudentForCausalLM(config)
+    weights = model.state_dict()
+    for name, weight in apart.state_dict().items():
+        used = weights[name]
+        weight[tuple(slice(size) for size in used.shape)].copy_(used)
     return apart
 
 
@@ -192,7 +196,7 @@ class Lesson:
 
     def __init__(self, depth: int, chars: int, lengths: tuple[int, int], seed: int, settings: ReadingConfig) -> None:
         self.settings, self.lengths = settings, lengths
-        self.course = Course(depth, chars, seed)
+        self.course = Course(depth, chars, seed, settings.most_missing)
         self.stages = stages(depth, lengths, settings)
         size = (settings.width, settings.heads, settings.head, settings.mlp)
         self.model = looped(student_config(depth, chars, *size, lag=settings.lag), seed)
@@ -212,7 +216,16 @@ class Lesson:
 
     @property
     def finished(self) -> bool:
-        return self.step >= self.settings.most_steps or self.ending >= self.settings.final_steps
+        return self.step >= self.settings.most_steps or self.ending >= self.final_steps
+
+    @property
+    def final_steps(self) -> int:
+        """Doubt takes longer the more levels it has to pass."""
+        return self.settings.final_steps * self.stages[-1].levels
+
+    @property
+    def _last(self) -> bool:
+        return self.stage == len(self.stages) - 1
 
     @property
     def levels(self) -> int:
@@ -221,7 +234,7 @@ class Lesson:
     def take_step(self) -> dict[str, Any]:
         """One step of training; returns the loss and the accuracy at each level, on examples with all pages."""
         settings, here = self.settings, self.stages[self.stage]
-        size = settings.batch_size if here.levels < 2 else max(2, settings.batch_size // 2)
+        size = max(2, settings.batch_size // (1 if here.levels < 2 else 2 if not self._last else 4))
         batch = self.course.batch(here, self.step, size, settings.missing)
         known, looked_up = passes(self.model, batch)
         loss = _loss(known, batch.wanted) + _loss(looked_up, batch.shifted)
@@ -242,13 +255,13 @@ class Lesson:
         return float(np.mean(self.recent[-window:])) if len(self.recent) >= window else 0.0
 
     def _set_rates(self, here: Stage) -> None:
-        """Warm up, halve from three levels on, and go to zero once the last stage is nearly mastered."""
+        """Warm up, halve from three levels on; once the last stage is nearly mastered, stay for half of its end, then
+        go to zero."""
         settings = self.settings
         rate = min(1.0, (self.step + 1) / settings.warmup) * (1.0 if here.levels < 3 else 0.5)
-        last = self.stage == len(self.stages) - 1
-        if self.ending or (last and self._running(settings.last_window) > settings.gate + settings.margin):
+        if self.ending or (self._last and self._running(settings.last_window) > settings.gate + settings.margin):
             self.ending += 1
-            rate *= 1 - self.ending / settings.final_steps
+            rate *= min(1.0, 2 - 2 * self.ending / self.final_steps)
         for group, peak in zip(self.optimizer.param_groups, self._peaks, strict=True):
             group["lr"] = peak * rate
 
@@ -258,7 +271,7 @@ class Lesson:
 
     def reader(self) -> StudentForCausalLM:
         """The student as it is now, with layers of its own."""
-        return untied(self.model)
+        return untied(self.model, self.settings.spare)
 
 
 def _loss(logits: list[Tensor], wanted: Tensor) -> Tensor:
