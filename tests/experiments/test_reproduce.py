@@ -119,6 +119,15 @@ def test_a_reader_that_is_none_is_refused(tmp_path: Path) -> None:
         plan(["gapp"], "laptop", tmp_path)
 
 
+def test_a_second_call_into_the_same_folder_is_refused(tmp_path: Path) -> None:
+    jobs = plan(CHEAP, "smoke", tmp_path).missing()
+    first = carry_out(jobs, 1, tmp_path)
+    next(first)
+    with pytest.raises(InputError, match="another process is writing"):
+        next(carry_out(jobs, 1, tmp_path))
+    first.close()
+
+
 def test_time_left_follows_the_pace(tmp_path: Path) -> None:
     planned = plan(CHEAP, "smoke", tmp_path)
     going = Going(planned.jobs, 2)

@@ -206,7 +206,10 @@ def _list(planned: Plan, json: bool) -> int:
     if json:
         emit_json({"scale": planned.scale, "scales": SCALES, "experiments": rows, "cpu_minutes": round(whole, 1)})
         return 0
-    table = Table("experiment", "in the paper", "units", "models", "done", "CPU min", box=None, header_style="bold")
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    table.add_column("experiment", no_wrap=True)
+    for name in ("in the paper", "units", "models", "done", "CPU min"):
+        table.add_column(name, justify="left" if name == "in the paper" else "right")
     for row in rows:
         cells = (row["units"], row["models"], row["done"])
         table.add_row(row["name"], row["paper"], *map(str, cells), f"{row['cpu_minutes']:.1f}")

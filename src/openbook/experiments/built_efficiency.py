@@ -106,7 +106,7 @@ def claims(rows: Rows) -> list[Claim]:
 EXPERIMENT = Experiment(
     name="construction-efficiency",
     title="The main figure at five levels, with the constructed transformer",
-    paper="Figure 2, with the model of appendix H in place of Llama",
+    paper="Figure 2, with the model of appendix H",
     story="The hand-built transformer can read any codebook from the start, so the paper's main figure can be had at "
     "its own task size without any pre-training: five levels, the paper's curricula, one epoch.",
     configs=configs,

@@ -129,7 +129,7 @@ def claims(rows: Rows) -> list[Claim]:
 EXPERIMENT = Experiment(
     name="gap",
     title="The exponential gap, measured",
-    paper="Theorems of sections 5.2 and 5.3 (not a figure of the paper)",
+    paper="Sections 5.2 and 5.3; no figure",
     story="The paper proves that learning without the book takes a number of samples exponential in the depth, and "
     "with it a polynomial one. On tasks small enough that the hopeless way still works, both can be measured: the "
     "surrogate model learns random codebooks with the book in its context and without, and what is counted is the "

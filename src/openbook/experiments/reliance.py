@@ -119,7 +119,7 @@ def claims(rows: Rows) -> list[Claim]:
 EXPERIMENT = Experiment(
     name="context-reliance",
     title="How much the models lean on the book",
-    paper="Sections 2.4 and 3.2 (not a figure of the paper)",
+    paper="Sections 2.4 and 3.2; no figure",
     story="The exam with the book closed, a quarter, half, three quarters and fully open, and with a wrong book. A "
     "reader rises from chance to certainty as the book opens. A model that has internalised the book is flat at the "
     "top; one that was always shown the book stays a reader. The wrong book shows whom the model believes.",

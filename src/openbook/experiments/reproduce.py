@@ -21,6 +21,7 @@ from openbook.experiments.models import READER_SECONDS, Models, finished, label,
 from openbook.experiments.pool import Event
 from openbook.experiments.pool import carry_out as work
 from openbook.experiments.results import Found, collect, is_done, unit_name, unit_path, write_unit
+from openbook.records import Run
 
 
 @dataclass(frozen=True)
@@ -221,9 +222,10 @@ def carry_out(jobs: list[Job], processes: int, out: Path) -> Iterator[tuple[Even
     out.mkdir(parents=True, exist_ok=True)
     (out / "models").mkdir(exist_ok=True)
     going = Going(jobs, min(processes, max(1, len(jobs))))
-    for event in work(jobs, processes, out / "workers.log"):
-        going.hear(event)
-        yield event, going
+    with Run(out).lock():  # two calls would do the same units twice
+        for event in work(jobs, processes, out / "workers.log"):
+            going.hear(event)
+            yield event, going
 
 
 def describe(job: Job) -> str:
