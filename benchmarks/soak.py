@@ -29,6 +29,7 @@ from typing import Any
 os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
+from _rows import Row
 from openbook.console import emit_json, err, out
 from openbook.records import Run
 from openbook.training import checkpoint, prepare, resume, run
@@ -80,13 +81,14 @@ TRAININGS = [
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=30)
+    parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=0, help="of the moments at which runs are killed")
     parser.add_argument("--json", action="store_true", help="one JSON object on standard output")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="soak-") as folder:
         found = soak(Path(folder), options.minutes, options.seed)
-    emit_json(found) if options.json else out.print(found)
+    rows = found.pop("rows")
+    emit_json({"rows": rows, **found}) if options.json else out.print(found)
     return 0 if found["different"] == 0 else 1
 
 
@@ -127,7 +129,12 @@ def soak(folder: Path, minutes: float, seed: int) -> dict[str, Any]:
         if difference:
             different.append({"run": runs, "training": training.name, "kills": hits, "difference": difference})
             err.print(different[-1])
+    same = 100 * (runs - len(different)) / runs
     return {
+        "rows": [
+            Row("runs with the bits of an unbroken one", same, "%", goal=100.0).to_json(),
+            Row("kills", kills.total(), "kills").to_json(),
+        ],
         "minutes": minutes,
         "seed": seed,
         "runs": runs,

@@ -34,6 +34,21 @@ def test_nothing_is_learned_for_the_closed_book_when_nothing_is_masked(codebook:
     assert train(codebook, dataclasses.replace(SMALL, masked=False, rate=1e-3)).closed_book < 0.6
 
 
+@pytest.mark.parametrize("update", ["layerwise", "full"])
+def test_a_column_that_is_never_hidden_need_not_be_recovered(codebook: Codebook, update: str) -> None:
+    """Few steps hide few columns if all strings of a step share one, and nearly all if each string has its own."""
+    few = dataclasses.replace(SMALL, sequences=320, update=update)
+    shared, own = (train(codebook, dataclasses.replace(few, each_string=each)) for each in (False, True))
+    assert shared.hidden < 0.6 and own.hidden == 1
+    assert train(codebook, dataclasses.replace(few, masked=False)).hidden == 0
+    assert 0 <= shared.recovered_of_hidden <= 1
+
+
+def test_a_mask_for_each_string_teaches_the_codebook(codebook: Codebook) -> None:
+    run = train(codebook, dataclasses.replace(SMALL, each_string=True))
+    assert run.recovered == run.recovered_of_hidden == 1 and run.closed_book > 0.95
+
+
 def test_same_seed_same_weights(codebook: Codebook) -> None:
     short = dataclasses.replace(SMALL, sequences=320)
     first, again, other = (train(codebook, dataclasses.replace(short, seed=s)).weights for s in (1, 1, 2))

@@ -117,6 +117,7 @@ def train(
     sequences: int = 51_200,
     length: int = 20,
     seed: int = 0,
+    each_string: Annotated[bool, Parameter(negative="")] = False,
     control: Annotated[bool, Parameter(negative="")] = False,
     chart: Path | None = None,
     json: Annotated[bool, Parameter(negative="")] = False,
@@ -143,6 +144,8 @@ def train(
         Characters of a string.
     seed:
         Determines codebook, strings and masks.
+    each_string:
+        Mask a column of its own from each string, not one from all strings of a step.
     control:
         Also train all levels with nothing masked: what is recovered then was not learned from hiding.
     chart:
@@ -152,7 +155,11 @@ def train(
     """
     check_path(chart)
     updates = ("layerwise", "full") if update == "both" else (update,)
-    recipes = [Recipe(u, rate, sequences, length, seed=seed) for u in updates for rate in rates]  # type: ignore[arg-type]
+    recipes = [
+        Recipe(u, rate, sequences, length, seed=seed, each_string=each_string)  # type: ignore[arg-type]
+        for u in updates
+        for rate in rates
+    ]
     if control:
         recipes += [Recipe("full", rate, sequences, length, seed=seed, masked=False) for rate in rates]
     for recipe in recipes:
@@ -176,14 +183,22 @@ def _show_runs(runs: list[Run]) -> None:
     title = f"Columns recovered, MLT({first.depth}, {first.chars}), {first.recipe.sequences:,} strings"
     table = Table(title=title, title_justify="left")
     table.add_column("update")
-    for column in ("peak rate", "recovered", *(f"W{level + 1}" for level in range(first.depth)), "closed book"):
+    levels = [f"W{level + 1}" for level in range(first.depth)]
+    for column in ("peak rate", "recovered", *levels, "hidden", "of these", "closed book"):
         table.add_column(column, justify="right")
     for run in runs:
         shares = [f"{share:.0%}" for share in run.recovered_by_layer]
         table.add_row(
-            run.recipe.name, f"{run.recipe.rate:g}", f"{run.recovered:.1%}", *shares, f"{run.closed_book:.1%}"
+            run.recipe.name,
+            f"{run.recipe.rate:g}",
+            f"{run.recovered:.1%}",
+            *shares,
+            f"{run.hidden:.1%}",
+            f"{run.recovered_of_hidden:.1%}" if run.hidden else "",
+            f"{run.closed_book:.1%}",
         )
     out.print(table)
+    out.print("hidden: columns masked at least once, and of these the share recovered")
     out.print(f"closed book: characters right with an empty context on new strings; a guess is {1 / first.chars:.0%}")
 
 

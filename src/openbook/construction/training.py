@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
@@ -47,6 +48,7 @@ class Recipe:
     start: float = 0.01  # every weight at first (ours)
     seed: int = 0
     masked: bool = True  # False is the control: nothing is ever hidden
+    each_string: bool = False  # hide a column of its own from each string, not the same one from a whole step
 
     def check(self) -> None:
         if self.sequences < self.batch or self.batch < 1:
@@ -62,7 +64,8 @@ class Recipe:
 
     @property
     def name(self) -> str:
-        return {"layerwise": "layer-wise", "full": "full"}[self.update] + ("" if self.masked else ", nothing masked")
+        masks = ", nothing masked" if not self.masked else ", a mask for each string" if self.each_string else ""
+        return {"layerwise": "layer-wise", "full": "full"}[self.update] + masks
 
 
 @dataclass
@@ -74,7 +77,8 @@ class Run:
     chars: int
     weights: list[Tensor] = field(repr=False)
     curve: list[dict[str, Any]]  # step, recovered_by_layer, loss
-
+    hidden: float = 1.0  # share of the columns that were hidden at least once
+    recovered_of_hidden: float = 0.0  # share of those that were recovered
     closed_book: float = 0.0  # characters right with an empty context, on strings that training did not see
 
     @property
@@ -93,20 +97,27 @@ class Run:
             "steps": self.recipe.steps,
             "recovered": self.recovered,
             "recovered_by_layer": self.recovered_by_layer,
+            "hidden": self.hidden,
+            "recovered_of_hidden": self.recovered_of_hidden,
             "closed_book": self.closed_book,
             "chance": 1 / self.chars,
             "curve": self.curve,
         }
 
 
-def share_recovered(weights: Sequence[Tensor], codebook: Codebook) -> list[float]:
-    """For each level, the share of columns whose largest entry is unique and is the rule's right side."""
-    shares = []
+def recovered(weights: Sequence[Tensor], codebook: Codebook) -> NDArray[np.bool_]:
+    """Which columns [d, n²] have one largest entry, and it is the rule's right side."""
+    found = []
     for W, table in zip(weights, codebook.tables, strict=True):
         top = W.detach().topk(2, dim=0)
         right = top.indices[0] == torch.from_numpy(table.astype(np.int64))
-        shares.append(float((right & (top.values[0] > top.values[1])).float().mean()))
-    return shares
+        found.append((right & (top.values[0] > top.values[1])).numpy())
+    return np.stack(found)
+
+
+def share_recovered(weights: Sequence[Tensor], codebook: Codebook) -> list[float]:
+    """The share of recovered columns, for each level."""
+    return recovered(weights, codebook).mean(1).tolist()
 
 
 def rate_at(recipe: Recipe, step: int, steps: int) -> float:
@@ -173,12 +184,16 @@ def train(codebook: Codebook, recipe: Recipe, advance: Advance = lambda *_, **__
     masks = generator(recipe.seed, "masked columns")
     curve: list[dict[str, Any]] = []
     every = max(1, recipe.steps // points)
+    hidden = np.zeros((depth, chars**2), dtype=bool)
     for step in range(recipe.steps):
         inputs, sizes = random_inputs(chars, batch, lengths, recipe.seed, step * batch, stream="construct")
         target = bigrams(translate_batch(codebook, inputs, sizes).outputs, chars)
-        level, column = int(masks.integers(depth)), int(masks.integers(chars**2))
-        shown = np.ones((1, depth, chars**2), dtype=bool)
-        shown[0, level, column] = not recipe.masked
+        level = int(masks.integers(depth))
+        columns = masks.integers(chars**2, size=batch if recipe.each_string else 1)
+        shown = np.ones((len(columns), depth, chars**2), dtype=bool)
+        if recipe.masked:
+            shown[np.arange(len(columns)), level, columns] = False
+            hidden[level, columns] = True
         loss = learner.loss(Rules.shown(codebook.tables, shown), bigrams(inputs, chars), target)
         levels = [level] if recipe.update == "layerwise" else range(depth)
         learner.step(loss, levels, rate_at(recipe, step, recipe.steps))
@@ -188,6 +203,8 @@ def train(codebook: Codebook, recipe: Recipe, advance: Advance = lambda *_, **__
             advance(0, note=f"{np.mean(shares):.0%} of the columns")
         advance(1)
     run = Run(recipe, depth, chars, [weight.detach() for weight in learner.weights], curve)
+    run.hidden = float(hidden.mean())
+    run.recovered_of_hidden = float(recovered(run.weights, codebook)[hidden].mean()) if hidden.any() else 0.0
     held_out, sizes = random_inputs(chars, 512, lengths, recipe.seed, 10**9, stream="construct")
     run.closed_book = accuracy(run.weights, codebook, held_out, sizes)
     return run
