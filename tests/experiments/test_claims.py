@@ -85,6 +85,16 @@ WORLDS: list[tuple[str, list[dict[str, Any]], list[tuple[list[dict[str, Any]], s
 ]
 
 
+# Sentences that no experiment of ours can call true: see the test below.
+OPEN = ("Random tasks of MLT(d, 2) correlate with probability at most (1/3)(7/9)^(d-1), for every d.",)
+
+
+def test_a_bound_for_every_depth_is_not_judged_from_a_few_and_falls_with_the_rate() -> None:
+    assert verdicts("lemmas", made.lemmas())[OPEN[0]] == "unclear"
+    rate = {**made.lemmas()[0], "name": "decay-rate", "measured": "19/24"}
+    assert verdicts("lemmas", [*made.lemmas(), rate])[OPEN[0]] == "fails"
+
+
 def verdicts(name: str, rows: list[dict[str, Any]]) -> dict[str, str]:
     (experiment,) = select([name])
     return {claim.claim: claim.verdict for claim in experiment.claims(rows)}
@@ -94,7 +104,8 @@ def verdicts(name: str, rows: list[dict[str, Any]]) -> dict[str, str]:
 def test_claims_hold_where_they_are_true_and_fail_on_the_controls_rows(
     name: str, rows: list[dict[str, Any]], controls: list[tuple[list[dict[str, Any]], str]]
 ) -> None:
-    assert set(verdicts(name, rows).values()) == {"holds"}, verdicts(name, rows)
+    found = {claim: verdict for claim, verdict in verdicts(name, rows).items() if claim not in OPEN}
+    assert set(found.values()) == {"holds"}, found
     for worse, words in controls:
         found = {claim: verdict for claim, verdict in verdicts(name, worse).items() if words in claim}
         assert found and set(found.values()) == {"fails"}, (words, found)
