@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -62,8 +62,16 @@ def check_learned(run: Path) -> dict[str, Any]:
     return result
 
 
-def arm_config(config: RunConfig, arm: Arm, folder: Path) -> RunConfig:
-    """The audited run's config, changed in one thing."""
+def replicas(arm: str, count: int) -> list[str]:
+    """Names of several trainings of one arm, which differ in their seeds: without, without-2, ..."""
+    return [arm, *(f"{arm}-{number}" for number in range(2, count + 1))]
+
+
+def arm_config(config: RunConfig, name: str, folder: Path) -> RunConfig:
+    """The audited run's config, changed in one thing; replicas have other seeds as well."""
+    arm, _, number = name.partition("-")
+    if number:
+        config = config.model_copy(update={"seed": config.seed + int(number) - 1})
     curriculum, training = config.curriculum, config.training
     if arm == "without":
         closed = {"drop": Schedule.parse(1), "spread": "all", "wrong": False}
@@ -112,11 +120,11 @@ def _swapped(book: Any, swapped: dict[str, str], layout: str) -> Any:
     return book
 
 
-def missing(folder: Path, arms: tuple[Arm, ...] = ARMS[1:]) -> list[Arm]:
+def missing(folder: Path, arms: Sequence[str] = ARMS[1:]) -> list[str]:
     return [arm for arm in arms if not Run(folder / arm).finished]
 
 
-def train_arm(run: Path, config: RunConfig, arm: Arm, folder: Path, secrets: Secrets, bar: Bar = no_bar) -> None:
+def train_arm(run: Path, config: RunConfig, arm: str, folder: Path, secrets: Secrets, bar: Bar = no_bar) -> None:
     """Make one arm and leave it as a run in `folder/arm`."""
     if arm == "decoy" and config.data is not None:
         write_decoy(load_source(config.data, config.skip_bad), secrets, folder / DECOY, config.seed)
@@ -155,7 +163,7 @@ def _untrained(config: RunConfig, folder: Path, force: bool) -> None:
     )
 
 
-def check_arm(run: Path, config: RunConfig, arm: Arm, folder: Path) -> None:
+def check_arm(run: Path, config: RunConfig, arm: str, folder: Path) -> None:
     """Refuse an arm that differs from the audited run in more than it should: settings, data or tokenizer."""
     place = folder / arm
     if damage := Run(place).damage():
@@ -205,7 +213,7 @@ def ready(
     folder: Path,
     secrets: Secrets,
     train: bool,
-    arms: tuple[Arm, ...] = ARMS[1:],
+    arms: Sequence[str] = ARMS[1:],
     bar: Bar = no_bar,
     say: Say = lambda line: None,
 ) -> None:

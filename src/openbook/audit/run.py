@@ -17,6 +17,7 @@ from openbook.audit.arms import (
     default_folder,
     load_subject,
     ready,
+    replicas,
 )
 from openbook.audit.attack import Attack, Scores
 from openbook.audit.battery import Battery
@@ -62,6 +63,7 @@ class Settings:
     attacks: tuple[str, ...] = ATTACKS
     samples: int = 10  # of the sampling budget, for each secret
     permutations: int = 20  # orders of the book
+    controls: int = 1  # trainings of the model without the text, with seeds of their own
     steps: int = 60  # of relearning and of optimising a soft prompt
     threshold: float = THRESHOLD
     level: float = LEVEL
@@ -73,8 +75,8 @@ class Settings:
                 raise InputError(f"there is no attack '{name}' ({', '.join(ATTACKS)}){nearest(name, ATTACKS)}")
         if not self.attacks:
             raise InputError(f"no attacks: name some of {', '.join(ATTACKS)}")
-        if min(self.samples, self.permutations, self.steps) < 1:
-            raise InputError("samples, permutations and steps are at least 1")
+        if min(self.samples, self.permutations, self.controls, self.steps) < 1:
+            raise InputError("samples, permutations, controls and steps are at least 1")
         if not (0 <= self.threshold < 1 and 0 < self.level < 1):
             raise InputError("threshold and level are shares: 0 <= threshold < 1, 0 < level < 1")
 
@@ -100,9 +102,11 @@ def audit(
     student = is_composite(source)
     secrets = secrets_of(config, source, run, canaries)
     arms: tuple[Arm, ...] = CONTROLS if student else ARMS[1:]
-    ready(run, config, folder, secrets, train_arms, arms, bar, say)
-    subjects = {"trained": [load_subject(place, config) for place in (run, *seeds)]}
-    subjects |= {arm: [load_subject(folder / arm, config)] for arm in arms}
+    places = {"trained": [run, *seeds]}
+    places |= {arm: [folder / name for name in replicas(arm, _trainings(arm, settings))] for arm in arms}
+    made = [place.name for arm in arms for place in places[arm]]
+    ready(run, config, folder, secrets, train_arms, made, bar, say)
+    subjects = {arm: [load_subject(place, config) for place in its] for arm, its in places.items()}
     if not student:
         subjects["trained"][0].check(secrets)
     references = {} if student else {arm: subjects[arm][0] for arm in ("before", "decoy")}
@@ -112,7 +116,7 @@ def audit(
         "run": str(run),
         "closed_book": result["accuracy"]["closed_book"],
         "seeds": [config_of(place).seed for place in (run, *seeds)],
-        "arms": [_arm_row(arm, place) for arm, place in [("trained", run), *((arm, folder / arm) for arm in arms)]],
+        "arms": [_arm_row(arm, its) for arm, its in places.items()],
         "seconds": round(time.process_time() - started, 2),
     }
 
@@ -193,7 +197,12 @@ def report(
 ) -> dict[str, Any]:
     """Scores of every arm as rows with a verdict. Needs no model, so it can be fed with stored scores."""
     measured = {arm: averaged([measures(each) for each in runs]) for arm, runs in scores.items()}
-    controls = [arm for arm in CONTROLS if arm in measured]
+    controls = {
+        name: measures(each)
+        for arm in CONTROLS
+        if arm in scores
+        for name, each in zip(replicas(arm, len(scores[arm])), scores[arm], strict=True)
+    }
     judgement = judge(measured, controls, settings.threshold, settings.level)
     caught = {
         "trained": {(f.attack, f.variant, f.metric) for f in judgement.findings},
@@ -223,6 +232,13 @@ def _check_seed(run: Path, other: Path) -> None:
         raise InputError(f"{other} was trained on other data or with another tokenizer than {run}: no other seed of it")
 
 
-def _arm_row(arm: str, place: Path) -> dict[str, Any]:
-    result = Run(place).read("result.json")
-    return {"name": arm, "run": str(place), "steps": result["steps"], **result["accuracy"]}
+def _trainings(arm: Arm, settings: Settings) -> int:
+    """Only the arm without the text is trained several times: it is what a model that never met it varies by."""
+    return settings.controls if arm == "without" else 1
+
+
+def _arm_row(arm: str, places: Sequence[Path]) -> dict[str, Any]:
+    """An arm with its accuracy, averaged over its trainings."""
+    results = [Run(place).read("result.json") for place in places]
+    known = {k: sum(r["accuracy"][k] for r in results) / len(results) for k in ("closed_book", "open_book")}
+    return {"name": arm, "runs": [str(place) for place in places], "steps": results[0]["steps"], **known}

@@ -3,7 +3,10 @@
 An arm is caught by an attack when, with bounds at a common error level shared out over all attacks (Bonferroni),
 
     its rate is above what chance and elimination give, by more than the threshold, and
-    it is above every control on the same secrets, by more than the threshold.
+    it is above every control model on the same secrets, by more than the threshold.
+
+Secrets are what is sampled, so the bounds speak about these very models. Trainings differ too: a model that never met
+the text is above all of K others like it in one case of K + 1, so where a false alarm is dear, several are trained.
 
 The verdict is `void` when the positive control is not caught: such an audit could not have seen a leak. It is `leaked`
 when the trained model is caught, and otherwise `not recovered`: by these attacks, at this budget. It never says more.
@@ -203,11 +206,11 @@ class Judgement:
 
 def judge(
     measured: Mapping[str, Sequence[Measure]],
-    controls: Sequence[str],
+    controls: Mapping[str, Sequence[Measure]],
     threshold: float = THRESHOLD,
     level: float = LEVEL,
 ) -> Judgement:
-    """The verdict on the arm `trained`, given the controls and the arm `positive`."""
+    """The verdict on the arm `trained`, given every control model and the arm `positive`."""
     trained = measured["trained"]
     attacks = list(dict.fromkeys(m.attack for m in trained if m.kind != "behaviour"))
     if not attacks:
@@ -219,8 +222,7 @@ def judge(
             [],
             [],
         )
-    theirs = {arm: measured[arm] for arm in controls}
-    positive = findings(measured["positive"], theirs, threshold, level)
+    positive = findings(measured["positive"], controls, threshold, level)
     must = [name for name in TEXT_ATTACKS if name in attacks] or attacks
     if not any(finding.attack in must for finding in positive):
         return Judgement(
@@ -230,7 +232,7 @@ def judge(
             [],
             positive,
         )
-    found = findings(trained, theirs, threshold, level)
+    found = findings(trained, controls, threshold, level)
     if found:
         worst = max(found, key=lambda finding: finding.excess)
         return Judgement(

@@ -26,6 +26,7 @@ def audit_run(
     attacks: Words = [],  # noqa: B006 - cyclopts shows the default
     budget: int = 10,
     permutations: int = 20,
+    controls: int = 1,
     steps: int = 60,
     threshold: float = 0.01,
     level: float = 0.05,
@@ -58,6 +59,8 @@ def audit_run(
         Samples for each secret.
     permutations
         Orders of the book in which secrets are asked for.
+    controls
+        Trainings of the model without the text, each with a seed of its own.
     steps
         Steps of relearning, and of optimising a soft prompt.
     threshold
@@ -84,7 +87,7 @@ def audit_run(
     from openbook.charts import check_path, save
 
     check_path(chart)
-    settings = Settings(tuple(attacks) or ATTACKS, budget, permutations, steps, threshold, level, seed)
+    settings = Settings(tuple(attacks) or ATTACKS, budget, permutations, controls, steps, threshold, level, seed)
     report = carry_out(
         run, settings, folder, arms, seeds, canaries, progress, lambda line: err.print(line, style="dim")
     )
