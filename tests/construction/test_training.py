@@ -65,6 +65,18 @@ def test_layerwise_leaves_the_other_levels_alone() -> None:
     assert moved == [False, True, False]
 
 
+def test_a_small_penalty_takes_a_whole_step_of_adam_and_a_shrinkage_does_not() -> None:
+    """Adam divides by the size of the gradient: a weight that only ℓ1 pulls at moves by the rate, however small ℓ1 is."""
+    moved = {}
+    for shrink in (False, True):
+        learner = Learner(1, 2, Recipe(shrink=shrink, sparsity=1e-4))
+        before = learner.weights[0].detach().clone()
+        learner.step((0.0 * learner.weights[0].square()).sum(), [0], rate=1e-3)
+        moved[shrink] = float((before - learner.weights[0].detach()).abs().mean())
+    assert moved[False] == pytest.approx(1e-3, rel=1e-2)
+    assert moved[True] == pytest.approx(1e-7, rel=5e-2)
+
+
 def test_a_gradient_that_is_not_finite_stops_before_the_update() -> None:
     learner = Learner(1, 2, Recipe())
     before = learner.weights[0].detach().clone()

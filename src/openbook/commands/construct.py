@@ -117,6 +117,7 @@ def train(
     sequences: int = 51_200,
     length: int = 20,
     seed: int = 0,
+    shrink: Annotated[bool, Parameter(negative="")] = False,
     each_string: Annotated[bool, Parameter(negative="")] = False,
     control: Annotated[bool, Parameter(negative="")] = False,
     chart: Path | None = None,
@@ -144,6 +145,8 @@ def train(
         Characters of a string.
     seed:
         Determines codebook, strings and masks.
+    shrink:
+        Apply the ℓ1 penalty after Adam's step, not through its gradient.
     each_string:
         Mask a column of its own from each string, not one from all strings of a step.
     control:
@@ -156,12 +159,12 @@ def train(
     check_path(chart)
     updates = ("layerwise", "full") if update == "both" else (update,)
     recipes = [
-        Recipe(u, rate, sequences, length, seed=seed, each_string=each_string)  # type: ignore[arg-type]
+        Recipe(u, rate, sequences, length, seed=seed, shrink=shrink, each_string=each_string)  # type: ignore[arg-type]
         for u in updates
         for rate in rates
     ]
     if control:
-        recipes += [Recipe("full", rate, sequences, length, seed=seed, masked=False) for rate in rates]
+        recipes += [Recipe("full", rate, sequences, length, seed=seed, shrink=shrink, masked=False) for rate in rates]
     for recipe in recipes:
         recipe.check()
     codebook = Codebook.sample(depth, chars, seed)

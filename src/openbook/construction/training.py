@@ -48,6 +48,7 @@ class Recipe:
     start: float = 0.01  # every weight at first (ours)
     seed: int = 0
     masked: bool = True  # False is the control: nothing is ever hidden
+    shrink: bool = False  # ℓ1 as a shrinkage after Adam's step, as AdamW treats ℓ2, not as a part of its gradient
     each_string: bool = False  # hide a column of its own from each string, not the same one from a whole step
 
     def check(self) -> None:
@@ -148,8 +149,9 @@ class Learner:
     def step(self, loss: Tensor, levels: Sequence[int], rate: float) -> None:
         """One update of the weights of some levels."""
         chosen = [self.weights[level] for level in levels]
-        penalty = sum((weight.abs().sum() for weight in chosen), torch.zeros(()))
-        gradients = torch.autograd.grad(loss + self.recipe.sparsity * penalty, chosen)
+        if not self.recipe.shrink:
+            loss = loss + self.recipe.sparsity * sum((weight.abs().sum() for weight in chosen), torch.zeros(()))
+        gradients = torch.autograd.grad(loss, chosen)
         for weight, gradient in zip(chosen, gradients, strict=True):
             weight.grad = gradient
         norm = torch.nn.utils.clip_grad_norm_(chosen, self.recipe.clip)
@@ -159,6 +161,9 @@ class Learner:
             self.optimizers[level].param_groups[0]["lr"] = rate
             self.optimizers[level].step()
             self.weights[level].grad = None
+            if self.recipe.shrink:
+                with torch.no_grad():
+                    self.weights[level].copy_(functional.softshrink(self.weights[level], rate * self.recipe.sparsity))
 
 
 def accuracy(weights: Sequence[Tensor], codebook: Codebook, strings: Any, lengths: Any) -> float:
