@@ -1,0 +1,86 @@
+"""Linear probes read what is planted and nothing else; the lens is the model's own head."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tests.tiny import FAMILIES, tiny
+
+from openbook.errors import InputError
+from openbook.probes.intermediate import _probe, intermediate_subject, labelled
+from openbook.probes.layers import lens_at
+from openbook.probes.subject import Subject
+from openbook.task import translate
+
+Make = Callable[..., Subject]
+
+
+@pytest.mark.parametrize("family", sorted(FAMILIES))
+@torch.inference_mode()
+def test_the_lens_on_the_last_layer_is_the_model(family: str) -> None:
+    model = tiny(family, vocabulary=40, layers=3).eval()
+    ids = torch.arange(4, 20).reshape(2, 8)
+    places = torch.tensor([[1, 5, 6], [0, 3, 7]])
+    found = lens_at(model, ids, places)
+    own = model(input_ids=ids).logits[torch.arange(2)[:, None], places]
+    assert found.shape == (3, 2, 3, 40)
+    torch.testing.assert_close(found[-1], own, rtol=1e-4, atol=1e-5)
+    assert not torch.allclose(found[0], own)
+    assert not any(module._forward_hooks for module in model.modules())
+
+
+def test_a_probe_reads_what_is_planted() -> None:
+    """Layer 1 holds string 0 at place 0 in a random direction, and nothing anywhere else."""
+    random = torch.Generator().manual_seed(0)
+    labels = torch.randint(0, 5, (400, 2, 3, 2), generator=random)  # N, Q, I, U
+    states = torch.randn(2, 400, 2, 24, generator=random)
+    for unit in range(2):
+        directions = 3 * torch.randn(5, 24, generator=random)
+        states[1, :, 0] += directions[labels[:, 0, 0, unit]]
+    found = _probe(states, labels.numpy(), 200, 5)
+    assert found.shape == (2, 2, 3)
+    assert found[1, 0, 0] > 0.9
+    found[1, 0, 0] = 0.2
+    assert np.abs(found - 0.2).max() < 0.1
+
+
+def test_labels_are_the_characters_of_the_place(subject: Make) -> None:
+    one = subject(length=8)
+    rows = one.encoded(*one.shelf(5))
+    slots, labels = labelled(one.translations, rows, 1)
+    codebook = one.translations.codebook
+    assert codebook is not None
+    inputs = one.translations.translations(np.arange(5))[0].inputs
+    for n in range(5):
+        levels = translate(codebook, inputs[n].tolist())
+        strings = [level.string for level in levels] + [[c for pair in levels[-1].images for c in pair]]
+        for q, place in enumerate(slots.place_q):
+            assert labels[n, q, :, 0].tolist() == [string[place] for string in strings]
+
+
+def test_maps_of_a_model(subject: Make) -> None:
+    found = intermediate_subject(subject(length=8), samples=64)
+    assert (found.fitted_on, found.judged_on, found.chance) == (32, 32, 0.25)
+    assert [string.to_json()["name"] for string in found.strings] == ["s_1", "s_2", "s_3"]
+    for string in found.strings:
+        assert string.probe.shape == string.control.shape == (4, 16) and string.lens.shape == (3, 16)
+        assert ((string.probe >= 0) & (string.probe <= 1)).all()
+    assert found.strings[0].own_curve(found.strings[0].probe) is None  # the input has no places of its own
+    assert found.strings[1].own.sum() == 8 and found.to_json()["sections"][1]["own_places"].shape == (4,)
+
+
+def test_bad_input_is_refused_before_any_forward_pass(subject: Make) -> None:
+    one = subject(length=8)
+
+    def never(*_: Any, **__: Any) -> None:
+        raise AssertionError("a forward pass was made")
+
+    one.model.forward = never
+    with pytest.raises(InputError, match="at least four"):
+        intermediate_subject(one, samples=3)
+    with pytest.raises(InputError, match="between 0 and 1"):
+        intermediate_subject(one, samples=8, open_book=1.5)
