@@ -121,7 +121,7 @@ def _hear(worker: _Worker) -> Event:
     try:
         kind, share, note = worker.connection.recv()
         return Event(kind, key, share, note)
-    except EOFError:
+    except (EOFError, ConnectionError):
         worker.process.join()
         code = worker.process.exitcode
         raise InputError(

@@ -106,8 +106,9 @@ def _panel(rows: Rows, chars: int) -> Panel:
             low, high = mean_by(mine, "samples", "low"), mean_by(mine, "samples", "high")
             points = list(mean_by(mine, "samples").items())
             series.append(Series(curve.label, points, curve.colour, [(low[x], high[x]) for x, _ in points]))
+    behind = f"; published: MLT(5, {chars})" if any(one.published for one in series) else ""
     return Panel(
-        f"Ours: MLT({depth}, {chars})",
+        f"Ours: MLT({depth}, {chars}){behind}",
         Axis("training samples, one epoch", "log", "si"),
         share("accuracy, book closed"),
         series,

@@ -16,6 +16,7 @@ from openbook.report.scales import Ruler, written
 WIDTH, HEIGHT = 380, 260  # of a panel: as wide as a phone, so that nothing is scaled down there
 LEFT, RIGHT, TOP, BOTTOM = 54, 12, 12, 44
 FEW = 40  # a curve of at most so many points shows them
+ALONE = 1.35  # a file's only panel is drawn larger
 HIDDEN = 24  # places of a longer curve that tell their numbers
 
 # viridis at ten places, without its lightest end, which is hard to see on white
@@ -225,21 +226,24 @@ def legend_of(chart: Chart) -> list[tuple[str, str, bool, bool]]:
 def file_svg(chart: Chart) -> str:
     """The whole chart as a file of its own: title, panels in rows of three, legend, caption."""
     across = min(3, len(chart.panels))
+    zoom = ALONE if across == 1 else 1.0
     rows = [chart.panels[k : k + across] for k in range(0, len(chart.panels), across)]
-    width = max(across * WIDTH, 560)
+    width = round(across * WIDTH * zoom)
     parts = [text(14, 26, chart.title, 15, INK, "start", ' font-weight="600"')]
     top = 44.0
     for row in rows:
         tallest = 0.0
         for place, panel in enumerate(row):
-            parts.append(text(place * WIDTH + LEFT, top + 10, panel.title, 12.5, INK, "start", ' font-weight="600"'))
-            parts.append(f'<g transform="translate({place * WIDTH} {top + 16:.0f})">{panel_body(panel)}</g>')
-            tallest = max(tallest, heatmap_height(panel) if isinstance(panel, Heatmap) else HEIGHT)
+            left = place * WIDTH + LEFT * zoom
+            parts.append(text(left, top + 10, panel.title, 12.5, INK, "start", ' font-weight="600"'))
+            where = f"translate({place * WIDTH} {top + 16:.0f}) scale({zoom:g})"
+            parts.append(f'<g transform="{where}">{panel_body(panel)}</g>')
+            tallest = max(tallest, zoom * (heatmap_height(panel) if isinstance(panel, Heatmap) else HEIGHT))
         top += tallest + 30
     x = 16.0
     for name, ink, ours, _ in legend_of(chart):
         words = name if ours else f"{name} (published)"
-        length = 34 + 6.4 * len(words)
+        length = 46 + 6.4 * len(words)
         if x + length > width - 10 and x > 16:
             x, top = 16.0, top + 18
         dash = "" if ours else ' stroke-dasharray="5 4"'
