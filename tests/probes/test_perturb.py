@@ -118,11 +118,22 @@ def test_first_layers_of_a_planted_change() -> None:
     string_q = np.array([2, 2, 2, 3, 3, 3])
     pairs[1, 0, :, 2:, 3:] += 1 + random.random((24, 3, 3))
     pairs[1, 0, :, 1, 3:] += 0.02  # surely there, but nobody would see it
-    one, two = section_changes(["level 1", "level 2"], pairs, string_q, seed=0)
+    one, two = section_changes(["level 1", "level 2"], pairs, np.full((2, 2, 24), 10), string_q, seed=0)
     assert one.first_layer is None and one.first_large_layer is None
     assert two.first_layer == 2 and two.first_large_layer == 3
     assert two.first_by_string() == {"s_2": None, "s_3": 3}
     np.testing.assert_allclose(two.used, pairs[1, 0].mean(0))
+
+
+def test_more_used_than_unused_rules_are_not_held_against_the_control() -> None:
+    """Every changed rule moves everything a little; 18 of them move it more than 12 do, which is no finding."""
+    random = np.random.default_rng(0)
+    each = 0.1 + 0.01 * random.random((1, 2, 24, 3, 4))
+    counts = np.array([18, 12])[None, :, None] * np.ones((1, 2, 24), np.int64)
+    (same,) = section_changes(["level 1"], each * counts[..., None, None], counts, np.full(4, 2), seed=0)
+    assert same.first_layer is None
+    (naive,) = section_changes(["level 1"], each * counts[..., None, None], np.ones_like(counts), np.full(4, 2), seed=0)
+    assert naive.first_layer == 1
 
 
 def test_bad_input_is_refused_before_any_forward_pass(subject: Make) -> None:

@@ -110,7 +110,7 @@ def _reading(reader: str) -> dict[str, int | None]:
     """The layer at which the ICL-capable model begins to read each section."""
     from openbook.probes.perturb import perturb_map
 
-    return {section.name: section.first_layer for section in perturb_map(reader, rules="all").sections}
+    return {section.name: section.first_large_layer for section in perturb_map(reader, rules="all").sections}
 
 
 def window_rows(found: list[dict[str, Any]], reads: dict[str, int | None]) -> list[dict[str, Any]]:
@@ -249,8 +249,8 @@ def perturb(
 def _show_perturbed(found: dict[str, Any]) -> None:
     strings = list(found["sections"][0]["first_large_layer_by_string"])
     table = Table(title=found["model"], title_justify="left", box=None, header_style="bold")
-    table.add_column("changed")
-    for name in ("first layer", "first large", *(f"at {s}" for s in strings), "largest", "control"):
+    table.add_column("changed", no_wrap=True)
+    for name in ("first layer", "large", *strings, "change", "control"):
         table.add_column(name, justify="right")
     for section in found["sections"]:
         layers = [section["first_layer"], section["first_large_layer"]]
@@ -261,7 +261,8 @@ def _show_perturbed(found: dict[str, Any]) -> None:
     many = "all" if found["rules"] == "all" else found["rules"]
     out.print(
         f"{found['layers']} layers, {found['samples']} examples, {many} rules changed. First layer: differs from the "
-        f"control (max-T over all maps, {found['level']:.0%}). Large: also a tenth of the map's largest change.",
+        f"control (max-T over all maps, {found['level']:.0%}). Large: also a tenth of the largest change, at any "
+        "string and at the places of each. Change, control: the largest l2 change by used and by unused rules.",
         style="dim",
     )
 

@@ -80,7 +80,9 @@ def _stitch_panel(one: dict[str, Any], section: dict[str, Any], labelled: bool) 
 def _colours(value: str, title: str) -> dict[str, Any]:
     """Fill and edge in the colour of the value: without an edge, fine white lines show between the cells."""
     return {
-        "fill": alt.Fill(value, title=title, scale=SCALE, legend=alt.Legend(format="%", gradientLength=150)),
+        "fill": alt.Fill(
+            value, title=title, scale=SCALE, legend=alt.Legend(type="gradient", format="%", gradientLength=150)
+        ),
         "stroke": alt.Stroke(value, scale=SCALE, legend=None),
     }
 
@@ -129,7 +131,7 @@ def intermediate_chart(one: dict[str, Any], title: str = "Which strings a layer'
             _places_panel(
                 one["places"],
                 section[key],
-                {"text": f"s{_subscript(number + 1)}"},
+                {"text": section["name"]},
                 "accuracy",
                 {"map": section["first_layer"], "lens": section["first_layer_by_lens"]}.get(key),
                 first=first,
@@ -146,10 +148,6 @@ def intermediate_chart(one: dict[str, Any], title: str = "Which strings a layer'
     ]
     heading = alt.TitleParams(title, subtitle=says, offset=12)
     return alt.vconcat(*rows, title=heading, spacing=20).resolve_scale(fill="shared", stroke="shared")
-
-
-def _subscript(number: int) -> str:
-    return "".join(chr(ord("₀") + int(digit)) for digit in str(number))
 
 
 def _places_panel(
@@ -172,9 +170,7 @@ def _places_panel(
     ends = [*starts[1:], len(places)]
     middles = [(a + b) / 2 for a, b in zip(starts, ends, strict=True)]
     known = len(starts) > 1
-    label = " : ".join(
-        f"datum.value == {m} ? 's{_subscript(places[a]['string'])}'" for m, a in zip(middles, starts, strict=True)
-    )
+    label = " : ".join(f"datum.value == {m} ? 's_{places[a]['string']}'" for m, a in zip(middles, starts, strict=True))
     x = alt.X(
         "at:Q",
         title="place" if not known else None,

@@ -126,7 +126,7 @@ def known_perturb_map(
     keep = (lambda x: x[:, cut:]) if kind == "construction" else (lambda x: x[:, :, cut:].mT)
     images = np.broadcast_to(codebook.tables.astype(np.int64), (samples, depth, chars**2))
     used = translation.used()
-    found = []
+    found, counts = [], []
     with evaluating(base):
         before = _states(base, images, translation, keep)
         for level in range(depth):
@@ -137,9 +137,11 @@ def known_perturb_map(
                 changed[:, level] = other_images(images[:, level], chosen, seed, level)
                 norms_nkq = (_states(base, changed, translation, keep) - before)[:, 1:].norm(dim=-1)
                 found.append(norms_nkq.double().numpy())
+                counts.append(chosen.sum(-1))
     pairs = np.stack([np.stack(found[0::2]), np.stack(found[1::2])], 1)
     places = pairs.shape[-1]
-    maps = section_changes([f"level {i + 1}" for i in range(depth)], pairs, np.ones(places, np.int64), seed)
+    names, changed_rules = [f"level {i + 1}" for i in range(depth)], np.stack(counts).reshape(depth, 2, -1)
+    maps = section_changes(names, pairs, changed_rules, np.ones(places, np.int64), seed)
     return PerturbMap(kind, rules, samples, [{"string": 1, "place": q + 1} for q in range(places)], maps)
 
 

@@ -81,12 +81,17 @@ def by_string(values: Floats, string_q: NDArray[np.int64]) -> dict[str, Floats]:
     return {f"s_{s}": values[..., string_q == s].mean(-1) for s in np.unique(string_q).tolist()}
 
 
-def section_changes(names: Sequence[str], pairs: Floats, string_q: NDArray[np.int64], seed: int) -> list[SectionChange]:
+def section_changes(
+    names: Sequence[str], pairs: Floats, counts: NDArray[np.int64], string_q: NDArray[np.int64], seed: int
+) -> list[SectionChange]:
     """The maps of sections from the changes of every sample, used rules and control: [S, 2, N, K, Q].
 
-    Which layers differ is tested over all sections, layers and strings together, each by its mean over places.
+    Which layers differ is tested over all sections, layers and strings together, each by its mean over places. Where
+    more used than unused rules were changed (`counts` [S, 2, N]), the control counts for so many times as much: the
+    little that any changed token does to every layer adds up at most linearly.
     """
-    means = by_string(pairs[:, 0] - pairs[:, 1], string_q)  # [S, N, K] for each string
+    times = np.maximum(1.0, counts[:, 0] / counts[:, 1])[..., None, None]
+    means = by_string(pairs[:, 0] - times * pairs[:, 1], string_q)  # [S, N, K] for each string
     differs = larger_cells(np.stack([np.moveaxis(mean, 1, 0) for mean in means.values()], -1), seed)  # [S, K, strings]
     return [
         SectionChange(
@@ -167,7 +172,7 @@ def perturb_subject(
     _, tables = source.translations(np.arange(len(shelf)))
     images = np.broadcast_to(tables, shelf.pieces.shape).astype(np.int64)
     shown = (opened.slots[..., None, :] == np.arange(images.shape[-1])[:, None]).any(-1)
-    texts = []
+    texts, counts = [], []
     for number in numbers:
         for name, among in (("used", shelf.needed), ("unused", ~shelf.needed)):
             of_kind = shown[:, number] & among[:, number]
@@ -178,9 +183,12 @@ def perturb_subject(
             after = subject.encoded(plan, source.with_images(np.arange(len(shelf)), changed), opened)
             check_equal_length(before, after, subject.sections[number])
             texts.append(after)
+            counts.append(chosen.sum(-1))
     found = _changes(subject, before, texts, slots, advance)
     pairs = np.stack([found[0::2], found[1::2]], 1)  # [S, 2, N, K, Q]
-    maps = section_changes([subject.sections[number] for number in numbers], pairs, slots.string_q, subject.seed)
+    changed_rules = np.stack(counts).reshape(len(numbers), 2, -1)
+    names = [subject.sections[number] for number in numbers]
+    maps = section_changes(names, pairs, changed_rules, slots.string_q, subject.seed)
     return PerturbMap(subject.name, rules, len(shelf), slots.to_json(), maps)
 
 
