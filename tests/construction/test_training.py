@@ -66,7 +66,7 @@ def test_layerwise_leaves_the_other_levels_alone() -> None:
 
 
 def test_a_small_penalty_takes_a_whole_step_of_adam_and_a_shrinkage_does_not() -> None:
-    """Adam divides by the size of the gradient: a weight that only ℓ1 pulls at moves by the rate, however small ℓ1 is."""
+    """Adam divides by the size of the gradient: a weight that only ℓ1 pulls at moves by the rate, however small ℓ1."""
     moved = {}
     for shrink in (False, True):
         learner = Learner(1, 2, Recipe(shrink=shrink, sparsity=1e-4))
