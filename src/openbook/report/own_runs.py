@@ -252,15 +252,22 @@ def _exam(found: dict[str, Any], name: str, where: str) -> Section:
 def _audit(found: dict[str, Any], name: str, where: str) -> Section:
     attacks = found["attacks"]
     cells = [
-        [str(a["name"]), str(a["arm"]), f"{a['rate']:.2%}", f"{a['low']:.2%} to {a['high']:.2%}",
-         _percent(a.get("chance")), _percent(a.get("elimination"))]
+        [
+            ": ".join(str(a[key]) for key in ("name", "variant") if key in a),
+            str(a["arm"]),
+            f"{a['rate']:.2%}",
+            f"{a['low']:.2%} to {a['high']:.2%}",
+            _percent(a.get("chance")),
+            _percent(a.get("elimination")),
+        ]
         for a in attacks
-    ]  # fmt: skip
+    ]
     return Section(
         name,
         f"Audit of {found.get('run', 'a run')}",
         where,
-        f"Can the book be read back out of the model? Verdict: {found.get('verdict', 'not given')}.",
+        f"Can the book be read back out of the model? Verdict: "
+        f"{found.get('statement') or found.get('verdict') or 'not given'}.",
         status="done",
         figures=[
             Table(
