@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from openbook.audit.inversion import recovered, shifted, solve, unshifted
+from openbook.audit.inversion import guessed, recovered, shifted, solve, unshifted
 from openbook.task import Codebook, translate_batch
 
 
@@ -45,7 +45,8 @@ def test_a_few_wrong_answers_do_little_harm_and_guesses_recover_nothing() -> Non
     codebook = Codebook.sample(2, 8)
     assert recovered(*solve(oracle(codebook, wrong=0.05), 2, 8, 4), codebook).mean() > 0.9
     lost = recovered(*solve(oracle(codebook, wrong=1.0), 2, 8, 4), codebook).mean()
-    assert lost < 0.25
+    chance = guessed(codebook, 4).mean()  # naming classes after the fact helps a guesser
+    assert 1 / 64 < chance < 0.15 and lost == pytest.approx(chance, abs=0.06)
 
 
 def test_relabelled_codebooks_behave_the_same() -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from openbook.audit.attack import Scores
-from openbook.audit.inversion import Ints, recovered, solve, unshifted
+from openbook.audit.inversion import Ints, guessed, recovered, solve, unshifted
 from openbook.audit.likelihood import Place, next_logits
 from openbook.audit.secret import Secrets
 from openbook.audit.subject import Subject
@@ -62,7 +62,8 @@ class TaskInversion:
 
         hits = recovered(*solve(ask, source.depth, source.chars, pairs, self.contexts, self.seed), codebook)
         variant = f"rules up to names, {asked:,} questions"
-        return [Scores(self.name, variant, "behaviour", hits.reshape(-1), secrets.chance_s, secrets.chance_s)]
+        guess_s = guessed(codebook, pairs, self.contexts).reshape(-1)
+        return [Scores(self.name, variant, "behaviour", hits.reshape(-1), secrets.chance_s, guess_s)]
 
     def _answers(self, model: Subject, strings_bl: Ints) -> Ints:
         """The model's own answers to strings of one length, letter by letter: [B, L]."""

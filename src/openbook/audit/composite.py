@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from openbook.audit.attack import Scores
-from openbook.audit.inversion import Ints, recovered, solve, unshifted
+from openbook.audit.inversion import Ints, guessed, recovered, solve, unshifted
 from openbook.audit.secret import Secret, Secrets
 from openbook.audit.statistics import Floats
 from openbook.audit.subject import Subject
@@ -118,12 +118,13 @@ class CompositeInversion:
 
         hits = recovered(*solve(ask, depth, n, self.pairs, self.contexts, self.seed), self.codebook)
         chance_s = secrets.chance_s
+        guess_s = guessed(self.codebook, self.pairs, self.contexts).reshape(-1)
         x_bp = level_strings(range(n * n), self.pairs, self.contexts * n, self.seed)
         last = np.full_like(hits, math.nan)
         last[-1] = votes(model.model, x_bp, n, depth - 1).argmax(1) == self.codebook.tables[-1]
         return [
             Scores(
-                self.name, f"rules up to names, {asked:,} questions", "behaviour", hits.reshape(-1), chance_s, chance_s
+                self.name, f"rules up to names, {asked:,} questions", "behaviour", hits.reshape(-1), chance_s, guess_s
             ),
             Scores(self.name, "last level, asked directly", "behaviour", last.reshape(-1), chance_s, chance_s),
         ]

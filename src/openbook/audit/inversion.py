@@ -117,6 +117,20 @@ def recovered(levels: list[Level], last: Ints, codebook: Codebook) -> NDArray[np
     return hits
 
 
+def guessed(codebook: Codebook, pairs: int, contexts: int = 12, rounds: int = 10) -> NDArray[np.float64]:
+    """What random answers recover on average, where names are given after the fact: [d, n²], one value for a level."""
+    size = codebook.chars**2
+    total = np.zeros(codebook.tables.shape)
+    for number in range(rounds):
+        random = generator(number, "audit guesses")
+
+        def ask(x_bp: Ints, random: np.random.Generator = random) -> Ints:
+            return random.integers(size, size=x_bp.shape)
+
+        total += recovered(*solve(ask, codebook.depth, codebook.chars, pairs, contexts, number), codebook)
+    return np.repeat(total.mean(1, keepdims=True) / rounds, size, axis=1)
+
+
 def _names(label_x: Ints, true_x: Ints, chars: int) -> Ints:
     """One name for each class, the most common first, no name twice: [n]."""
     counts = np.zeros((chars, chars), np.int64)
