@@ -45,7 +45,7 @@ def stitch_chart(maps: Sequence[dict[str, Any]], titles: Sequence[str] | None = 
         ],
         offset=12,
     )
-    return alt.vconcat(*rows, title=title, spacing=24).resolve_scale(fill="shared", stroke="shared")
+    return alt.vconcat(*rows, title=title, spacing=24).resolve_scale(color="shared", stroke="shared")
 
 
 def _told(one: dict[str, Any]) -> str:
@@ -80,9 +80,7 @@ def _stitch_panel(one: dict[str, Any], section: dict[str, Any], labelled: bool) 
 def _colours(value: str, title: str) -> dict[str, Any]:
     """Fill and edge in the colour of the value: without an edge, fine white lines show between the cells."""
     return {
-        "fill": alt.Fill(
-            value, title=title, scale=SCALE, legend=alt.Legend(type="gradient", format="%", gradientLength=150)
-        ),
+        "color": alt.Color(value, title=title, scale=SCALE, legend=alt.Legend(format="%", gradientLength=150)),
         "stroke": alt.Stroke(value, scale=SCALE, legend=None),
     }
 
@@ -115,7 +113,7 @@ def perturb_chart(one: dict[str, Any], title: str = "Where each section of the b
         f"{one['level']:.0%} over all maps)",
     ]
     heading = alt.TitleParams(title, subtitle=says, offset=12)
-    return alt.vconcat(*rows, title=heading, spacing=20).resolve_scale(fill="shared", stroke="shared")
+    return alt.vconcat(*rows, title=heading, spacing=20).resolve_scale(color="shared", stroke="shared")
 
 
 def intermediate_chart(one: dict[str, Any], title: str = "Which strings a layer's output tells") -> Any:
@@ -147,7 +145,7 @@ def intermediate_chart(one: dict[str, Any], title: str = "Which strings a layer'
         f"outlined: the first layer that knows the string at its own places ({one['known']:.0%}); layer 0 is the input",
     ]
     heading = alt.TitleParams(title, subtitle=says, offset=12)
-    return alt.vconcat(*rows, title=heading, spacing=20).resolve_scale(fill="shared", stroke="shared")
+    return alt.vconcat(*rows, title=heading, spacing=20).resolve_scale(color="shared", stroke="shared")
 
 
 def _places_panel(
@@ -235,10 +233,10 @@ def windows_chart(rows: Sequence[dict[str, Any]], title: str = "Smallest windows
         )
         drawn = alt.Chart(alt.Data(values=bars)).mark_bar(height=9, opacity=0.75, color=PALETTE[0])
         reads = [{"section": r["section"], "at": (r["reads"] - 0.5) / r["layers"]} for r in here if r.get("reads")]
-        missing = [{"section": row["section"], "at": 0.5, "text": "none"} for row in here if not row["windows"]]
+        missing = [{"section": row["section"], "at": 0.02, "text": "none"} for row in here if not row["windows"]]
         said = (
             alt.Chart(alt.Data(values=missing))
-            .mark_text(fontSize=11, color="#888")
+            .mark_text(fontSize=11, color="#888", align="left")
             .encode(x="at:Q", y=y, text="text:N")
         )
         ticks = alt.Chart(alt.Data(values=reads)).mark_tick(color=MARK, thickness=3, size=16).encode(x="at:Q", y=y)
