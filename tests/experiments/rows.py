@@ -204,7 +204,7 @@ def gradients(one: float = 0.3, many: float = 0.9, all_books: float = 0.1) -> li
             "batch": batch,
             "phrasebooks": books,
             "paper": value,
-            "released": value,
+            "released": min(1.0, value + 0.4),
             "depth": 10,
             "chars": 10,
             "pairs": 1000,

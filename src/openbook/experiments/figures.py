@@ -81,6 +81,7 @@ class Chart:
     alt: str
     panels: Sequence[Panel | Heatmap]
     caption: str = ""
+    legend: bool = True  # False: the caption says which curve is which
 
 
 @dataclass(frozen=True)

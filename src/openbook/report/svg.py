@@ -216,7 +216,7 @@ def _heatmap(panel: Heatmap) -> str:
 def legend_of(chart: Chart) -> list[tuple[str, str, bool, bool]]:
     """(name, colour, ours is drawn, published is drawn) of every curve, in order."""
     found: dict[str, list[object]] = {}
-    for panel in chart.panels:
+    for panel in chart.panels if chart.legend else ():
         for series in panel.series if isinstance(panel, Panel) else ():
             entry = found.setdefault(series.name, [colour(series.colour), False, False])
             entry[1 + series.published] = True
