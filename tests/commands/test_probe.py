@@ -108,6 +108,11 @@ def test_bad_input_is_refused(runs: tuple[Path, Path], refused: Any, tmp_path: P
     reader, trained = runs
     assert "give a model, or --known" in refused("probe", "stitch")
     assert "not both" in refused("probe", "perturb", reader, "--known", "surrogate")
+    assert "--sections is about a model of yours" in refused(
+        "probe", "stitch", "--known", "surrogate", "--sections", "1"
+    )
+    assert "fewer than the 30" in refused("probe", "perturb", "--known", "surrogate", "--rules", "30")
+    assert "use at least 1" in refused("probe", "perturb", reader, "--rules", "0")
     assert "at least one that was trained" in refused("probe", "stitch", reader)
     assert "there is no section 'level 9'" in refused("probe", "stitch", reader, trained, "--sections", "level 9")
     assert "nothing to stitch" in refused("probe", "stitch", reader, reader)

@@ -60,3 +60,5 @@ def test_bad_input_is_refused() -> None:
         known_stitch_map("surrogate", 2, 3, samples=1)
     with pytest.raises(InputError, match=r"string \d+ shows \d+ used rules of section 'level 1'"):
         known_perturb_map("surrogate", 2, 3, rules=6, samples=4, length=4)
+    with pytest.raises(InputError, match="use at least 1"):
+        known_perturb_map("surrogate", 2, 3, rules=0, samples=4)

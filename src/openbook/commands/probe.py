@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 probe = App(name="probe", help="Where the model reads the book and where it keeps it: perturb, stitch, intermediate.")
 
+KNOWN_RULES = 3  # of short strings over few characters
 Known = Literal["construction", "surrogate"]
 Settings = Annotated[list[str], Parameter(negative="", consume_multiple=True)]
 
@@ -83,7 +84,7 @@ def stitch(
 
     for path in (chart, windows):
         check_path(path)
-    _check_subject(known, reader)
+    _check_subject(known, reader, sections=sections, task=task, data=data)
     if known is None and not trained:
         raise InputError("give the ICL-capable model and at least one that was trained from it")
     if known is not None:
@@ -136,9 +137,13 @@ def window_rows(found: list[dict[str, Any]], reads: dict[str, int | None]) -> li
     return ours + theirs
 
 
-def _check_subject(known: str | None, model: str | None) -> None:
+def _check_subject(known: str | None, model: str | None, **about_models: object) -> None:
+    """Either a model or one whose truth is known, which has no options that are about models."""
     if (known is None) == (model is None):
         raise InputError("give a model, or --known with a model whose truth is known (not both)")
+    for name, value in about_models.items():
+        if known is not None and value:
+            raise InputError(f"--{name} is about a model of yours: leave it out with --known")
 
 
 def _task(settings: list[str]) -> TaskConfig | None:
@@ -176,7 +181,7 @@ def _show_stitched(one: dict[str, Any]) -> None:
 def perturb(
     model: str | None = None,
     *,
-    rules: int | Literal["all"] = 10,
+    rules: int | Literal["all"] | None = None,
     samples: int = 32,
     sections: Settings = [],  # noqa: B006
     length: int | None = None,
@@ -200,7 +205,7 @@ def perturb(
     model
         A run's folder or any checkpoint.
     rules
-        How many used rules to change in each example, or all.
+        How many used rules to change in each example, or all; 10 by default, 3 with --known.
     samples
         Examples, each with all its sections changed in turn.
     sections
@@ -225,18 +230,20 @@ def perturb(
     from openbook.charts import check_path, save
     from openbook.probes.draw import perturb_chart
     from openbook.probes.known import known_perturb_map
-    from openbook.probes.perturb import perturb_map
+    from openbook.probes.perturb import RULES, perturb_map
     from openbook.probes.published import published_reading
 
     check_path(chart)
-    _check_subject(known, model)
+    _check_subject(known, model, sections=sections, task=task)
     if known is not None:
-        count: int | Literal["all"] = "all" if rules == "all" else min(rules, 3)
+        count = KNOWN_RULES if rules is None else rules
         result = known_perturb_map(known, depth, chars, count, samples, length or 20, seed or 0)
     else:
         assert model is not None
         with progress("perturbing", samples) as advance:
-            result = perturb_map(model, rules, samples, sections, length, _task(task), seed, advance)
+            result = perturb_map(
+                model, RULES if rules is None else rules, samples, sections, length, _task(task), seed, advance
+            )
     found = result.to_json()
     if chart is not None:
         save(perturb_chart(found), chart)

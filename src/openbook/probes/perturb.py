@@ -162,8 +162,6 @@ def perturb_subject(
 ) -> PerturbMap:
     """The same for a model at hand. All texts are made and checked before the first forward pass."""
     source, numbers = subject.translations, subject.numbers_of(sections)
-    if isinstance(rules, int) and rules < 1:
-        raise InputError(f"{rules} rules to change: use at least 1, or all")
     shows = subject.curriculum.model_copy(update={"others": max(subject.curriculum.others, SHOWN.others)})
     subject = replace(subject, curriculum=shows)  # the control needs rules that are shown and not used
     plan, shelf, opened = subject.shelf(samples)
@@ -195,6 +193,8 @@ def perturb_subject(
 def check_enough(among: Mask, rules: Count, kind: str, section: str, where: Callable[[int], str]) -> None:
     """Complain about an example that shows too few rules of a kind (used, unused) of a section: [N, n²]."""
     counts, wanted = among.sum(-1), 1 if rules == "all" else rules
+    if wanted < 1:
+        raise InputError(f"{wanted} rules to change: use at least 1, or all")
     if (counts < wanted).any():
         row = int((counts < wanted).argmax())
         raise InputError(
