@@ -72,7 +72,7 @@ def area(V_s: Floats, W_s: Floats, z: float = Z95) -> Estimate:
     inside = min(max(mean, edge), 1 - edge)
     spread = z * max(error, edge / z) / (inside * (1 - inside))
     odds = math.log(inside / (1 - inside))
-    return Estimate(mean, _share(odds - spread), _share(odds + spread))
+    return Estimate(mean, min(mean, _share(odds - spread)), max(mean, _share(odds + spread)))
 
 
 def _share(odds: float) -> float:
