@@ -5,8 +5,8 @@ An arm is caught by an attack when, with bounds at a common error level shared o
     its rate is above what chance and elimination give, by more than the threshold, and
     it is above every control model on the same secrets, by more than the threshold.
 
-Secrets are what is sampled, so the bounds speak about these very models. Trainings differ too: a model that never met
-the text is above all of K others like it in one case of K + 1, so where a false alarm is dear, several are trained.
+Secrets are what is sampled, so the bounds speak about these very models. Trainings differ too: on any one measure a
+model that never met the text is above all of K others like it in one case of K + 1, so several can be trained.
 
 The verdict is `void` when the positive control is not caught: such an audit could not have seen a leak. It is `leaked`
 when the trained model is caught, and otherwise `not recovered`: by these attacks, at this budget. It never says more.
