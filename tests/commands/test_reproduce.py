@@ -111,11 +111,12 @@ def test_an_interrupted_call_leaves_no_process_and_is_continued(tmp_path: Path, 
         *EXECUTABLE,
         "reproduce",
         "context-reliance",
-        "lemmas",
         "--scale",
         "smoke",
         "--out",
         str(tmp_path),
+        "--processes",
+        "1",
         "--json",
     ]
     process = subprocess.Popen(
@@ -128,6 +129,8 @@ def test_an_interrupted_call_leaves_no_process_and_is_continued(tmp_path: Path, 
     out, err = process.communicate(timeout=60)
     assert process.returncode == 130 and out == "" and "Traceback" not in err
     assert _gone(process.pid)
+    if number == signal.SIGTERM:
+        return  # going on is the same, and is seen once
     done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["units"] == {"context-reliance": 2, "lemmas": 1}
+    assert json.loads(done.stdout)["units"] == {"context-reliance": 2}
