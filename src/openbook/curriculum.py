@@ -11,6 +11,10 @@ The paper's curricula by name, over the progress of training:
     anneal          needed pieces and a quarter of the others; closed share 0 -> 1 over the first 60 %, then 1
     no-dropout      needed pieces, all open
     wrong-context   as anneal, but the pieces are wrong
+
+and one of ours, for books of many sections that build on each other:
+
+    patient         as anneal, but a quarter of one section closed at first, then of all, and only then more
 """
 
 from __future__ import annotations
@@ -132,6 +136,12 @@ PRESETS: dict[str, dict[str, Any]] = {
     "anneal": {"candidates": "needed", "others": 0.25, "drop": "0@0,1@0.6", "spread": "coin"},
     "no-dropout": {"candidates": "needed", "drop": "0"},
     "wrong-context": {"candidates": "needed", "others": 0.25, "drop": "0@0,1@0.6", "spread": "coin", "wrong": True},
+    "patient": {
+        "candidates": "needed",
+        "others": 0.25,
+        "drop": "0@0,0.25@0.05,0.25@0.65,1@0.9",
+        "spread": "1@0,1@0.55,0@0.65",
+    },
 }
 PARAMETERS = {"fixed"}  # presets that take a rate: fixed:0.2
 

@@ -84,6 +84,20 @@ def test_untying_changes_nothing_and_the_whole_model_agrees_with_the_passes() ->
     torch.testing.assert_close(logits[rows, batch.slots[:, -1]], together, rtol=1e-4, atol=1e-4)
 
 
+def test_spare_units_write_nothing_until_they_are_taught() -> None:
+    model = looped(student_config(2, 4, width=16, heads=1, head=8, mlp=16, lag=True), seed=0)
+    for parameter in model.parameters():
+        parameter.data.normal_(std=0.3)
+    batch = Course(2, 4, seed=0).batch(Stage(2, 0.25, (6, 6)), 0, 4, 0.0)
+    wider = untied(model, spare=8)
+    assert wider.config.intermediate_size == 24
+    (known, _), (same, _) = passes(model, batch), passes(wider, batch)
+    torch.testing.assert_close(known[-1], same[-1], rtol=1e-5, atol=1e-5)
+    same[-1].square().sum().backward()
+    taught = wider.model.layers[0].mlp.down_proj.weight.grad[:, 16:]
+    assert (taught.abs().sum(0) > 0).all()
+
+
 def test_a_lesson_taken_up_again_ends_the_same() -> None:
     def lesson() -> Lesson:
         return Lesson(2, 3, (4, 8), 0, SETTINGS)
