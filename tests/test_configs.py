@@ -42,7 +42,7 @@ def dry_run(name: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
 
 
 def test_all_are_known_here() -> None:
-    assert set(shipped()) == {*LLAMA, "tiny-mlt-stage1", "tiny-mlt-stage2"}
+    assert set(shipped()) == {*LLAMA, "tiny-mlt-stage1", "tiny-mlt-stage2", "student-deep"}
 
 
 @pytest.mark.parametrize("name", shipped())
@@ -54,6 +54,12 @@ def test_every_hyperparameter_of_a_paper_config_has_its_place(name: str) -> None
         lines = [line for line in settings.splitlines() if re.match(r"\s*\w+: \S", line)]
         assert len(lines) >= 18
         assert [line for line in lines if not re.search(r"# (paper|code)", line)] == []
+
+
+def test_the_deep_student_leaves_its_reading_alone() -> None:
+    config = read("student-deep")
+    assert config.curriculum == curriculum_named("patient")
+    assert "self_attn" in config.training.freeze and config.training.step_size == 128
 
 
 @pytest.mark.parametrize("name", LLAMA)

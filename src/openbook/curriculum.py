@@ -14,7 +14,7 @@ The paper's curricula by name, over the progress of training:
 
 and one of ours, for books of many sections that build on each other:
 
-    patient         as anneal, but a quarter of one section closed at first, then of all, and only then more
+    patient         as anneal, but first one section at a time, a quarter and then all of it; then all sections
 """
 
 from __future__ import annotations
@@ -139,8 +139,8 @@ PRESETS: dict[str, dict[str, Any]] = {
     "patient": {
         "candidates": "needed",
         "others": 0.25,
-        "drop": "0@0,0.25@0.05,0.25@0.65,1@0.9",
-        "spread": "1@0,1@0.55,0@0.65",
+        "drop": "0@0,0.25@0.03,0.25@0.4,1@0.6,1@0.68,0.3@0.7,1@0.92",
+        "spread": "1@0,1@0.68,0@0.7",
     },
 }
 PARAMETERS = {"fixed"}  # presets that take a rate: fixed:0.2

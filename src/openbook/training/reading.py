@@ -33,6 +33,7 @@ from openbook.training.optimizers import muon_adamw
 from openbook.training.streams import Streams
 from openbook.training.student import Geometry, StudentConfig, StudentForCausalLM, student_config
 
+EMPTY = 0.1  # of the examples with pages missing: those with whole sections, or all of the book, missing
 MANY = 2**40  # codebooks to draw from; a run sees each of them at most once
 
 
@@ -100,13 +101,12 @@ class Course:
     def _rows(self, stage: Stage, length: int, numbers: np.ndarray, most: float) -> list[np.ndarray]:
         """Token rows: <BOOK>, the shown rules, the given string; at most this share of the pages missing.
 
-        How many are missing is uniform between none and that share: the drop rate rises with progress and the positions
-        are spread evenly over it.
+        How many are missing is uniform between none and that share, but now and then it is a whole section or the whole
+        book: the drop rate rises with progress and the positions are spread evenly over it.
         """
         source, encoder = self._source(stage.levels, length)
-        curriculum = Curriculum(
-            candidates="needed", others=stage.others, drop=Schedule(((0.0, 0.0), (1.0, most))), spread="coin"
-        )
+        rates = ((0.0, 0.0), (1 - EMPTY, most), (1 - EMPTY, 1.0), (1.0, 1.0)) if most else ((0.0, 0.0),)
+        curriculum = Curriculum(candidates="needed", others=stage.others, drop=Schedule(rates), spread="coin")
         plan = Plan(source, curriculum, seed=self.seed)
         spread = (numbers * 0x9E3779B97F) % MANY if most else numbers  # multiplication by an odd number: no repeats
         items = PositionDataset(plan, encoder).__getitems__(spread.tolist())
