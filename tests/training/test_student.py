@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 from transformers import AutoModelForCausalLM
 
 from openbook.book import Translations
@@ -121,6 +122,37 @@ def test_later_tokens_do_not_reach_back(source: Translations, encoder: Encoder, 
     with torch.inference_mode():
         before, after = (model(input_ids=x).logits[:, : rules[-1]] for x in (ids, changed))
     torch.testing.assert_close(before, after, rtol=0, atol=0)
+
+
+def test_a_rule_sees_only_itself(source: Translations, encoder: Encoder, model: StudentForCausalLM) -> None:
+    """Another rule before it changes nothing about what becomes of a rule; a string sees the difference."""
+    states: list[Tensor] = []
+    handle = model.model.layers[-1].register_forward_hook(lambda *call: states.append(call[-1]))
+    ids = batch_of(source, encoder)["input_ids"][:1]
+    rules = (ids[0] >= model.config.first_rule).nonzero()[:, 0]
+    assert len(rules) > 2
+    changed = ids.clone()
+    changed[0, rules[0]] = model.config.first_rule + (ids[0, rules[0]] - model.config.first_rule + 1) % CHARS**4
+    with torch.inference_mode():
+        model(input_ids=ids)
+        model(input_ids=changed)
+    handle.remove()
+    before, after = states
+    assert torch.equal(before[:, rules[1:]], after[:, rules[1:]])
+    strings = Geometry(ids, model.config).inside
+    assert not torch.allclose(before[strings], after[strings], atol=1e-4)
+
+
+@pytest.mark.parametrize("side", ["left", "right"])
+def test_padding_changes_nothing(side: str, source: Translations, encoder: Encoder, model: StudentForCausalLM) -> None:
+    ids = batch_of(source, encoder)["input_ids"][:1]
+    ids = ids[:, ids[0] != model.config.pad_token_id]
+    padding = ids.new_full((1, 3), model.config.pad_token_id)
+    padded = torch.cat([padding, ids] if side == "left" else [ids, padding], 1)
+    with torch.inference_mode():
+        alone = model(input_ids=ids).logits
+        beside = model(input_ids=padded).logits[:, 3:] if side == "left" else model(input_ids=padded).logits[:, :-3]
+    torch.testing.assert_close(beside, alone, rtol=1e-4, atol=1e-5)
 
 
 def test_it_is_saved_and_loaded_like_any_model(

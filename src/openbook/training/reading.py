@@ -30,7 +30,6 @@ from openbook.training.config import ReadingConfig
 from openbook.training.encode import Encoder
 from openbook.training.models import make_tokenizer
 from openbook.training.optimizers import muon_adamw
-from openbook.training.streams import Streams
 from openbook.training.student import Geometry, StudentConfig, StudentForCausalLM, student_config
 
 EMPTY = 0.1  # of the examples with pages missing: those with whole sections, or all of the book, missing
@@ -148,15 +147,17 @@ def passes(model: StudentForCausalLM, batch: ReadingBatch) -> tuple[list[Tensor]
     """Character logits after each pass of the two-layer block, and after its first layer: [B, P, 2, n] each."""
     inner, head = model.model, model.lm_head
     where = Geometry(batch.ids, model.config)
-    streams = Streams(inner, batch.ids, where.before, where.positions)
-    slots = streams.relative(batch.slots)  # [B, k, P]
+    hidden = inner.embed_tokens(batch.ids)
+    rotary = inner.rotary_emb(hidden, position_ids=where.positions)
+    mask = where.mask(hidden.dtype)
     rows = torch.arange(len(batch.ids))[:, None]
     known: list[Tensor] = []
     looked_up: list[Tensor] = []
-    for number, hidden in enumerate(streams.layers(2 * slots.shape[1])):
-        level, second = divmod(number, 2)
-        results, role = (known, 2) if second else (looked_up, 0)
-        results.append(head.characters(inner.norm(hidden[rows, slots[:, level]]), role))
+    for level in range(batch.slots.shape[1]):
+        slots = batch.slots[:, level]
+        for number, role, results in ((0, 0, looked_up), (1, 2, known)):
+            hidden = inner.layers[2 * level + number](hidden, attention_mask=mask, position_embeddings=rotary)
+            results.append(head.characters(inner.norm(hidden[rows, slots]), role))
     return known, looked_up
 
 

@@ -11,7 +11,7 @@ the Llama blocks, which are stock, must learn.
 Every place after s_1 is a slot: its embedding tells its level and whether it is first or last, not what stands there,
 so answers are not fed back. Rules are a set and all have position 0; strings restart at the same positions, each half a
 bigram to the right of the one before if `lag` is set, which is what the circular shift does to them. Rules see only
-themselves, so that a batch computes each of them once (`streams.py`).
+themselves: a mask keeps them apart.
 
 Legend: B batch, T tokens, D width, n characters, P bigrams of a string.
 """
@@ -23,11 +23,9 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, LlamaModel
-from transformers.modeling_outputs import BaseModelOutputWithPast
+from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from openbook.errors import InputError
-from openbook.training.streams import Streams, stock_mask
 
 KINDS = 4  # vectors that tell what a token is: book, rule, given string, slot
 SPECIAL = 4  # <PAD>, <UNK>, <BOOK>, <THINK>
@@ -42,7 +40,6 @@ class StudentConfig(LlamaConfig):
     chars: int = 8
     stride: int = 4  # positions from one bigram to the next
     lag: bool = False
-    apart: bool = False  # a rule sees only itself
     embedding_std: float = 0.5
 
     @property
@@ -70,7 +67,6 @@ def student_config(
         tie_word_embeddings=False,
         rms_norm_eps=1e-5,
         use_cache=False,
-        apart=True,
         pad_token_id=size * (depth + 1),
         bos_token_id=None,
         eos_token_id=None,
@@ -88,7 +84,8 @@ class Geometry:
         start = given.int().argmax(1, keepdim=True)
         after = torch.arange(ids.shape[1], device=ids.device) - start
         self.given = given
-        self.before = (after < 0) & given.any(1, keepdim=True)  # the book
+        self.padding = ids == config.pad_token_id
+        self.book = (after < 0) & given.any(1, keepdim=True) & ~self.padding
         self.segment = torch.div(after, pairs, rounding_mode="floor")
         self.place = after - self.segment * pairs
         first_level = torch.div(ids.gather(1, start) - size, size, rounding_mode="floor").clamp(min=0)
@@ -98,6 +95,14 @@ class Geometry:
         self.last = self.inside & (self.place == pairs - 1)
         lag = self.segment * (config.stride // 2) if config.lag else 0
         self.positions = torch.where(self.inside, (self.place + 1) * config.stride + lag, 0)
+
+    def mask(self, dtype: torch.dtype) -> Tensor:
+        """Who sees whom, [B, 1, T, T]: all that came before and is no padding; a token of the book only itself."""
+        length = self.book.shape[1]
+        itself = torch.eye(length, dtype=torch.bool, device=self.book.device)
+        earlier = torch.ones_like(itself).tril() & ~self.book[:, :, None] & ~self.padding[:, None, :]
+        hidden = ~(earlier | itself)
+        return torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, float("-inf"))[:, None]
 
 
 class CompositeEmbedding(nn.Module):
@@ -165,38 +170,6 @@ class CompositeHead(nn.Module):
         return (first[..., :, None] + second[..., None, :]).flatten(-2)
 
 
-class StudentModel(LlamaModel):
-    """The stock layers; rules are kept apart by a mask, or computed once for a batch where nobody looks at layers."""
-
-    config: StudentConfig
-
-    def forward(self, input_ids: Tensor | None = None, attention_mask: Tensor | None = None, **options: Any) -> Any:
-        """Positions follow from the tokens; positions given from outside are of no use here."""
-        if input_ids is None:
-            raise InputError("the student reads tokens, not embeddings: give input_ids")
-        where = Geometry(input_ids, self.config)
-        options["position_ids"] = where.positions
-        if not self.config.apart:  # restarting positions would be taken for several packed texts without a mask
-            attention_mask = torch.ones_like(input_ids) if attention_mask is None else attention_mask
-            return super().forward(input_ids=input_ids, attention_mask=attention_mask, **options)
-        if self._watched(options) or not where.given.any(1).all():
-            mask = stock_mask(where.before, input_ids, self.dtype)
-            return super().forward(input_ids=input_ids, attention_mask=mask, **options)
-        streams = Streams(self, input_ids, where.before, where.positions)
-        *_, strings = streams.layers()
-        return BaseModelOutputWithPast(last_hidden_state=self.norm(streams.whole(strings)))
-
-    def _watched(self, options: dict[str, Any]) -> bool:
-        """Whether somebody wants to see what the layers do, and so the layers themselves must be called."""
-        asked = any(options.get(name) for name in ("output_hidden_states", "output_attentions"))
-        return asked or any(_hooked(module) for layer in self.layers for module in layer.modules())
-
-
-def _hooked(module: nn.Module) -> bool:
-    kinds = (module._forward_hooks, module._forward_pre_hooks, module._backward_hooks, module._backward_pre_hooks)
-    return any(map(len, kinds))
-
-
 class StudentForCausalLM(LlamaForCausalLM):
     """A stock Llama between a composite embedding and a composite head; the first n² tokens are the output bigrams."""
 
@@ -206,7 +179,6 @@ class StudentForCausalLM(LlamaForCausalLM):
 
     def __init__(self, config: StudentConfig) -> None:
         super().__init__(config)
-        self.model = StudentModel(config)
         self.model.embed_tokens = CompositeEmbedding(config)
         self.lm_head = CompositeHead(self.model.embed_tokens)
         with torch.no_grad():
@@ -219,6 +191,14 @@ class StudentForCausalLM(LlamaForCausalLM):
 
     def get_output_embeddings(self) -> nn.Module:
         return self.lm_head
+
+    def forward(self, input_ids: Tensor | None = None, **options: Any) -> Any:
+        """Positions and mask follow from the tokens; what is given from outside is of no use here."""
+        if input_ids is None:
+            raise InputError("the student reads tokens, not embeddings: give input_ids")
+        where = Geometry(input_ids, self.config)
+        options.update(position_ids=where.positions, attention_mask=where.mask(self.dtype))
+        return super().forward(input_ids=input_ids, **options)
 
 
 def reset_block(layer: nn.Module, width: int) -> None:

@@ -51,9 +51,7 @@ def target_logits(model: Any, batch: dict[str, Tensor], wrapped: Any = None) -> 
     row, place = (labels != IGNORED).nonzero(as_tuple=True)
     index = row * batch["labels"].shape[1] + place
     inputs = _inputs(batch)
-    if padded_right(
-        batch
-    ):  # in a causal model nothing reaches back from padding, and without a mask attention is faster
+    if padded_right(batch):  # nothing reaches back from padding, and without a mask attention is faster
         inputs.pop("attention_mask", None)
     with gathered(model, index):
         logits = (model if wrapped is None else wrapped)(**inputs, use_cache=False).logits
