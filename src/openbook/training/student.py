@@ -84,7 +84,7 @@ class Geometry:
         start = given.int().argmax(1, keepdim=True)
         after = torch.arange(ids.shape[1], device=ids.device) - start
         self.given = given
-        self.padding = ids == config.pad_token_id
+        self.padding = ids.eq(config.pad_token_id)
         self.book = (after < 0) & given.any(1, keepdim=True) & ~self.padding
         self.segment = torch.div(after, pairs, rounding_mode="floor")
         self.place = after - self.segment * pairs
