@@ -116,7 +116,7 @@ class Course:
     ) -> ReadingBatch:
         n, pairs, size = self.chars, length // 2, self.chars**2
         config = student_config(self.depth, n)
-        pad = config.chars**2 * (config.depth + 1)
+        pad = config.first_special
         think = pad + 3
         slots = levels * pairs
         heads = [row[: len(row) - slots - 1] for row in rows]  # without thoughts and answer
@@ -124,7 +124,7 @@ class Course:
         ids = np.full((len(rows), longest), pad, np.int64)
         starts = np.array([len(head) for head in heads])
         for b, head in enumerate(heads):
-            is_rule, is_given = head >= config.first_rule, (head >= size) & (head < size * (self.depth + 1))
+            is_rule, is_given = head >= config.first_rule, (head >= size) & (head < pad)
             ids[b, : len(head)] = head + first[b] * (is_rule * size * size + is_given * size)
             ids[b, len(head) : len(head) + slots] = think
         spread = (numbers[whole:] * 0x9E3779B97F) % MANY

@@ -43,9 +43,14 @@ class StudentConfig(LlamaConfig):
     embedding_std: float = 0.5
 
     @property
+    def first_special(self) -> int:
+        """The token of padding, the first that is special: bigrams of d+1 levels come before it."""
+        return self.chars**2 * (self.depth + 1)
+
+    @property
     def first_rule(self) -> int:
-        """The token of the first rule: bigrams of d+1 levels and the special tokens come before it."""
-        return self.chars**2 * (self.depth + 1) + SPECIAL
+        """The token of the first rule: the special ones come before it."""
+        return self.first_special + SPECIAL
 
 
 def student_config(
@@ -79,12 +84,12 @@ class Geometry:
 
     def __init__(self, ids: Tensor, config: StudentConfig) -> None:
         size = config.chars**2
-        given = (ids >= size) & (ids < size * (config.depth + 1))
+        given = (ids >= size) & (ids < config.first_special)
         pairs = given.sum(1, keepdim=True).clamp(min=1)  # P
         start = given.int().argmax(1, keepdim=True)
         after = torch.arange(ids.shape[1], device=ids.device) - start
         self.given = given
-        self.padding = ids.eq(config.pad_token_id)
+        self.padding = ids == config.first_special
         self.book = (after < 0) & given.any(1, keepdim=True) & ~self.padding
         self.segment = torch.div(after, pairs, rounding_mode="floor")
         self.place = after - self.segment * pairs
