@@ -11,7 +11,7 @@ import openbook
 
 SOURCE = Path(openbook.__file__).parent
 LAYERS = [
-    {"__init__", "errors", "randomness", "console", "charts", "records", "intervals"},
+    {"__init__", "errors", "randomness", "console", "charts", "records", "intervals", "published"},
     {"task"},
     {"book"},
     {"curriculum"},

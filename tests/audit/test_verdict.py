@@ -18,10 +18,12 @@ from openbook.audit.exposure import Exposure
 from openbook.audit.membership import Membership
 from openbook.audit.run import Settings, attacked, report
 from openbook.audit.secret import task_secrets
+from openbook.audit.statistics import harmonic_share
 from openbook.audit.subject import Subject
-from openbook.audit.tables import completion_rows, published, summary_rows
+from openbook.audit.tables import completion_rows, summary_rows
 from openbook.audit.verdict import averaged, findings, judge, measures
 from openbook.book import Translations
+from openbook.published import published
 from openbook.task import Codebook
 from openbook.training.models import make_tokenizer
 
@@ -163,10 +165,10 @@ def test_a_report_from_scores_alone_and_its_tables() -> None:
 
 
 def test_the_published_tables() -> None:
-    rows = published()
-    assert len(rows) == 30 and all(row["published"] for row in rows)
+    rows = published("recovery")  # in percent
+    assert len(rows) == 30
     ours = [r for r in rows if (r["chars"], r["curriculum"], r["samples"]) == (10, "fixed:0.2", 500_000)]
-    assert [r["greedy_before"] for r in ours] == pytest.approx([0.0026, 0.0033, 0.0211])
+    assert [r["greedy_before"] for r in ours] == pytest.approx([0.26, 0.33, 2.11])
     # with both chance levels beside them, no published rate of a filter is above elimination
-    assert all(r["greedy_before"] < r["elimination"] for r in rows)
-    assert any(r["greedy_before"] > r["chance"] for r in rows)
+    assert all(r["greedy_before"] < 100 * harmonic_share(r["chars"] ** 2) for r in rows)
+    assert any(r["greedy_before"] > 100 / r["chars"] ** 2 for r in rows)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from openbook.book.translations import Translations
-from openbook.construction.efficiency import CURRICULA, Job, batches, jobs, measure, published
+from openbook.construction.efficiency import CURRICULA, Job, batches, jobs, measure, published_points
 from openbook.curriculum import Plan, curriculum_named
 from openbook.errors import InputError
 from openbook.task import Codebook
@@ -54,7 +54,7 @@ def test_curricula_differ_where_they_should() -> None:
 
 
 def test_published_points_are_the_3b_models() -> None:
-    rows = published()
+    rows = published_points()
     assert {row["curriculum"] for row in rows} == set(CURRICULA.values())
     best = next(r for r in rows if (r["chars"], r["curriculum"], r["samples"]) == (8, "Annealing Dropout", 50_000))
     assert best["accuracy"] == 1.0

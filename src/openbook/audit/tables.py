@@ -2,38 +2,12 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Mapping, Sequence
-from importlib import resources
 from typing import Any
 
 from openbook.audit.completion import FILTERS
-from openbook.audit.statistics import harmonic_share
 
 CONTEXTS = ("in the book", "alone")
-
-
-def published() -> list[dict[str, Any]]:
-    """Recovery rates (shares) of the 3B models, as the paper's appendix prints them; no intervals were published."""
-    text = (resources.files("openbook") / "audit" / "published_3b.csv").read_text(encoding="utf-8")
-    rows: list[dict[str, Any]] = []
-    for line in csv.DictReader(text.splitlines()):
-        numbers = {key: float(line[key]) / 100 for key in line if key.startswith(("greedy", "sampled"))}
-        chars = int(line["chars"])
-        rows.append(
-            {
-                "curriculum": line["curriculum"],
-                "samples": int(line["samples"]),
-                "chars": chars,
-                "depth": 5,
-                "filter": line["filter"],
-                **numbers,
-                "chance": 1 / chars**2,
-                "elimination": harmonic_share(chars**2),
-                "published": True,
-            }
-        )
-    return rows
 
 
 def completion_rows(report: Mapping[str, Any], **labels: Any) -> list[dict[str, Any]]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from openbook.construction.efficiency import CURRICULA, Point, published
+from openbook.construction.efficiency import CURRICULA, Point, published_points
 from openbook.construction.training import Run
 from openbook.construction.verify import Verification
 
@@ -112,7 +112,7 @@ def _panel(points: Sequence[Point], chars: int) -> Any:
         {"curriculum": CURRICULA[p.curriculum], "samples": p.samples, "accuracy": p.accuracy, "who": "ours"}
         for p in here
     ]
-    theirs = [row for row in published() if row["chars"] == chars]
+    theirs = [row for row in published_points() if row["chars"] == chars]
     most = max(row["samples"] for row in ours + theirs)
     x = alt.X(
         "samples:Q",

@@ -7,14 +7,12 @@ is decided by the project's curriculum (`openbook.curriculum`), as it is for lan
 
 from __future__ import annotations
 
-import csv
 import multiprocessing
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass, replace
-from importlib import resources
 from typing import Any, Literal
 
 import numpy as np
@@ -27,6 +25,7 @@ from openbook.construction.fast import Rules, bigrams
 from openbook.construction.training import Learner, Recipe, accuracy, rate_at
 from openbook.curriculum import Plan, curriculum_named, open_fragments
 from openbook.errors import InputError, nearest
+from openbook.published import published
 from openbook.task import Codebook, Translation, random_inputs
 from openbook.task.alphabet import alphabets
 
@@ -196,18 +195,16 @@ def figure(grid: list[Job], processes: int | None = None, advance: Advance = lam
     return sorted(points, key=lambda p: (p.chars, list(CURRICULA).index(p.curriculum), p.samples, p.seed))
 
 
-def published() -> list[dict[str, Any]]:
+def published_points() -> list[dict[str, Any]]:
     """The published points: what a 3B language model did. They are drawn behind ours and are not ours."""
-    text = resources.files("openbook.construction").joinpath("published_3b.csv").read_text(encoding="utf-8")
-    rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
     return [
         {
-            "chars": int(row["n"]),
+            "chars": row["n"],
             "curriculum": row["curriculum"],
-            "samples": int(row["num_samples"]),
-            "accuracy": float(row["acc_no_context"]),
+            "samples": row["num_samples"],
+            "accuracy": row["acc_no_context"],
         }
-        for row in rows
+        for row in published("sample_efficiency")
         if row["curriculum"] in CURRICULA.values()
     ]
 
@@ -219,5 +216,5 @@ def to_json(scale: Scale, points: list[Point]) -> dict[str, Any]:
         "exam_strings": EXAM,
         "lengths": LENGTHS,
         "rows": [asdict(point) for point in points],
-        "published_by_a_3b_model": published(),
+        "published_by_a_3b_model": published_points(),
     }

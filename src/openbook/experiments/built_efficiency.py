@@ -9,7 +9,7 @@ from openbook.experiments.curricula import CURVES, mean_by
 from openbook.experiments.experiment import Claim, Experiment, Rows, Scale, Unit, judge, unmeasured
 from openbook.experiments.figures import Axis, Chart, Level, Panel, Series, Table, share
 from openbook.experiments.models import Models
-from openbook.experiments.published import published
+from openbook.published import published
 
 LEARNED = 0.9
 GUESS = 0.05

@@ -7,7 +7,7 @@ from typing import Any
 from openbook.experiments.experiment import Claim, Experiment, Rows, Scale, Unit, judge, unmeasured
 from openbook.experiments.figures import Axis, Chart, Level, Panel, Series, Table, share
 from openbook.experiments.models import Models
-from openbook.experiments.published import published
+from openbook.published import published
 
 NAMES = {"layerwise": "layer-wise descent", "full": "full-parameter descent", "vanilla": "descent without context"}
 COLOURS = {"layerwise": 2, "full": 0, "vanilla": 1}

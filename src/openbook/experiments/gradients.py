@@ -7,7 +7,7 @@ from typing import Any
 from openbook.experiments.experiment import Claim, Experiment, Rows, Scale, Unit, judge, unmeasured
 from openbook.experiments.figures import Axis, Chart, Level, Panel, Series, Table, share
 from openbook.experiments.models import Models
-from openbook.experiments.published import published
+from openbook.published import published
 
 METRICS = {
     "paper": ("Largest entry is the rule (the paper's definition)", None),

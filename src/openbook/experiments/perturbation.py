@@ -8,7 +8,7 @@ from typing import Any
 from openbook.experiments.experiment import Claim, Experiment, Rows, Scale, Unit, judge, unmeasured
 from openbook.experiments.figures import Chart, Heatmap, Table
 from openbook.experiments.models import Models
-from openbook.experiments.published import published
+from openbook.published import published
 
 NEGLIGIBLE = 0.1  # of the largest change: what unused rules may do
 STRANGE_CODEBOOK = 1_000_003  # a codebook that no reader was taught

@@ -8,7 +8,7 @@ from openbook.experiments.curricula import llama, student
 from openbook.experiments.experiment import Claim, Experiment, Rows, Scale, Unit, judge, unmeasured
 from openbook.experiments.figures import Chart, Table
 from openbook.experiments.models import Models
-from openbook.experiments.published import published
+from openbook.published import published
 
 TEXT_SIZE = {"laptop": (1, 5, 16_000), "overnight": (1, 8, 48_000)}
 ARMS = {"trained": "trained", "before": "before learning", "without": "learned without the book",

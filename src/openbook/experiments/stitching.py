@@ -10,7 +10,7 @@ from openbook.experiments.experiment import Claim, Experiment, Rows, Scale, Unit
 from openbook.experiments.figures import Axis, Chart, Heatmap, Panel, Series, Table, share
 from openbook.experiments.models import Models
 from openbook.experiments.perturbation import STRANGE_CODEBOOK
-from openbook.experiments.published import published
+from openbook.published import published
 
 REACHED = 0.9
 NEAR = 1  # layers by which the end of storing and the start of reading may differ

@@ -7,15 +7,11 @@ import functools
 from importlib import resources
 from typing import Any
 
-# kept beside the code that first drew it; read by path, because importing those packages brings torch along
-PLACES = {"sample_efficiency": "construction/published_3b.csv", "recovery": "audit/published_3b.csv"}
-
 
 @functools.cache
 def published(name: str) -> list[dict[str, Any]]:
     """The rows of a published figure or table; what looks like a number is one, an empty cell is None."""
-    file = PLACES.get(name, f"experiments/published/{name}.csv")
-    text = resources.files("openbook").joinpath(file).read_text(encoding="utf-8")
+    text = resources.files(__name__).joinpath(f"{name}.csv").read_text(encoding="utf-8")
     rows = csv.DictReader(line for line in text.splitlines() if not line.startswith("#"))
     return [{key: _value(cell) for key, cell in row.items()} for row in rows]
 
