@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -141,6 +142,24 @@ def test_a_rule_sees_only_itself(source: Translations, encoder: Encoder, model: 
     assert torch.equal(before[:, rules[1:]], after[:, rules[1:]])
     strings = Geometry(ids, model.config).inside
     assert not torch.allclose(before[strings], after[strings], atol=1e-4)
+
+
+def test_leaving_out_what_a_rule_does_not_see_changes_nothing(
+    source: Translations, encoder: Encoder, model: StudentForCausalLM
+) -> None:
+    """Output and gradients are those of the stock attention over the same mask."""
+    ids = batch_of(source, encoder)["input_ids"]
+    assert Geometry(ids, model.config).alone > 3
+    results: list[list[Tensor]] = []
+    for attention in (model.config._attn_implementation, "sdpa"):
+        stock = copy.deepcopy(model)
+        stock.set_attn_implementation(attention)
+        logits = stock(input_ids=ids).logits
+        logits.square().sum().backward()
+        results.append([logits, *(weight.grad for weight in stock.parameters() if weight.grad is not None)])
+    assert len(results[0]) > 10
+    for ours, theirs in zip(*results, strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("side", ["left", "right"])

@@ -156,7 +156,8 @@ def passes(model: StudentForCausalLM, batch: ReadingBatch) -> tuple[list[Tensor]
     for level in range(batch.slots.shape[1]):
         slots = batch.slots[:, level]
         for number, role, results in ((0, 0, looked_up), (1, 2, known)):
-            hidden = inner.layers[2 * level + number](hidden, attention_mask=mask, position_embeddings=rotary)
+            layer = inner.layers[2 * level + number]
+            hidden = layer(hidden, attention_mask=mask, position_embeddings=rotary, alone=where.alone)
             results.append(head.characters(inner.norm(hidden[rows, slots]), role))
     return known, looked_up
 

@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from openbook.errors import InputError
 
@@ -98,6 +98,7 @@ class Geometry:
         self.inside = (after >= 0) & (self.level <= config.depth) & given.any(1, keepdim=True)
         self.first = self.inside & (self.place == 0)
         self.last = self.inside & (self.place == pairs - 1)
+        self.alone = int(self.book.sum(1).min())  # so many tokens at the start of every row see only themselves
         lag = self.segment * (config.stride // 2) if config.lag else 0
         self.positions = torch.where(self.inside, (self.place + 1) * config.stride + lag, 0)
 
@@ -108,6 +109,19 @@ class Geometry:
         earlier = torch.ones_like(itself).tril() & ~self.book[:, :, None] & ~self.padding[:, None, :]
         hidden = ~(earlier | itself)
         return torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, float("-inf"))[:, None]
+
+
+def attend(
+    module: nn.Module, query: Tensor, key: Tensor, value: Tensor, mask: Tensor, alone: int = 0, **options: Any
+) -> tuple[Tensor, None]:
+    """Attention in which the first `alone` tokens of every row see only themselves, so their result is their value."""
+    seen = nn.functional.scaled_dot_product_attention(
+        query[:, :, alone:], key, value, attn_mask=mask[:, :, alone:], scale=options.get("scaling")
+    )
+    return torch.cat([value[:, :, :alone], seen], 2).transpose(1, 2), None
+
+
+AttentionInterface.register(STUDENT_ATTENTION := "openbook_student", attend)
 
 
 class CompositeEmbedding(nn.Module):
@@ -184,6 +198,7 @@ class StudentForCausalLM(LlamaForCausalLM):
 
     def __init__(self, config: StudentConfig) -> None:
         super().__init__(config)
+        self.set_attn_implementation(STUDENT_ATTENTION)
         self.model.embed_tokens = CompositeEmbedding(config)
         self.lm_head = CompositeHead(self.model.embed_tokens)
         with torch.no_grad():
@@ -202,7 +217,7 @@ class StudentForCausalLM(LlamaForCausalLM):
         if input_ids is None:
             raise InputError("the student reads tokens, not embeddings: give input_ids")
         where = Geometry(input_ids, self.config)
-        options.update(position_ids=where.positions, attention_mask=where.mask(self.dtype))
+        options.update(position_ids=where.positions, attention_mask=where.mask(self.dtype), alone=where.alone)
         return super().forward(input_ids=input_ids, **options)
 
 
