@@ -14,7 +14,7 @@ LAYERS = [
     {"__init__", "errors", "randomness", "console", "charts", "records", "intervals", "published"},
     {"task"},
     {"book"},
-    {"curriculum"},
+    {"schedule", "curriculum"},
     {"training", "surrogate", "construction"},
     {"theory", "probes", "audit"},
     {"experiments"},

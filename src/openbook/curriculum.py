@@ -20,7 +20,6 @@ and one of ours, for books of many sections that build on each other:
 from __future__ import annotations
 
 import functools
-import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
@@ -33,58 +32,11 @@ from openbook.book.example import Example
 from openbook.book.shelf import CODE, NONE, Fragments, Shelf, Source
 from openbook.errors import InputError, nearest
 from openbook.randomness import Keyed, keyed_words, permutations, words
+from openbook.schedule import Schedule, ScheduleField
 from openbook.task.text import THINK, Kind
 
 Positions = NDArray[np.int64]
 
-
-@dataclass(frozen=True)
-class Schedule:
-    """A rate over progress: points `rate@progress` joined by straight lines, constant before and after.
-
-    >>> Schedule.parse("0@0,1@0.6").at(0.3)
-    array(0.5)
-    """
-
-    points: tuple[tuple[float, float], ...]  # (progress, rate)
-
-    @classmethod
-    def parse(cls, text: Any) -> Schedule:
-        """`0.2` is a constant; `0@0,1@0.6` rises from 0 at the start to 1 at 60 % of training."""
-        if isinstance(text, Schedule):
-            return text
-        points = []
-        for item in str(text).split(","):
-            rate, _, progress = item.strip().partition("@")
-            try:
-                points.append((float(progress or 0), float(rate)))
-            except ValueError:
-                raise InputError(
-                    f"'{text}' is no schedule: write rates with their progress, as in '0@0,1@0.6'"
-                ) from None
-        if any(not 0 <= number <= 1 for point in points for number in point):
-            raise InputError(f"schedule '{text}': rates and progress are between 0 and 1")
-        if any(a[0] > b[0] for a, b in itertools.pairwise(points)):
-            raise InputError(f"schedule '{text}': progress must not go back")
-        return cls(tuple(points))
-
-    def at(self, progress: ArrayLike) -> NDArray[np.float64]:
-        times, rates = np.array(self.points).T
-        return np.asarray(np.interp(np.asarray(progress, dtype=np.float64), times, rates))
-
-    def __str__(self) -> str:
-        """What `parse` reads back exactly."""
-        return ",".join("@".join(repr(x).removesuffix(".0") for x in (rate, at)) for at, rate in self.points)
-
-
-def _schedule(value: Any) -> Schedule:
-    try:
-        return Schedule.parse(value)
-    except InputError as error:
-        raise ValueError(str(error)) from None
-
-
-ScheduleField = Annotated[Schedule, BeforeValidator(_schedule), PlainSerializer(str, return_type=str)]
 
 SPREADS = {"all": 0.0, "one": 1.0, "coin": 0.5}  # share of the examples whose closed pieces are all of one section
 

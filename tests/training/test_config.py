@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from openbook.curriculum import Schedule, curriculum_named
+from openbook.curriculum import curriculum_named
 from openbook.errors import InputError
+from openbook.schedule import Schedule
 from openbook.training.config import RunConfig, configured, read_yaml, shipped, validated
 
 

@@ -13,9 +13,10 @@ from tests.tiny import word_level
 from torch import Tensor, nn
 
 from openbook.book import ListSource, Translations
-from openbook.curriculum import Curriculum, Schedule, curriculum_named
+from openbook.curriculum import Curriculum, curriculum_named
 from openbook.errors import InputError
 from openbook.intervals import wilson
+from openbook.schedule import Schedule
 from openbook.task import Codebook
 from openbook.training.encode import Encoder
 from openbook.training.exam import SHARES, Row, condition, examine

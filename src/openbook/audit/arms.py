@@ -20,10 +20,10 @@ from typing import Any, Literal
 from openbook.audit.secret import Secrets
 from openbook.audit.subject import Subject
 from openbook.book.jsonl import ListSource, load_source
-from openbook.curriculum import Schedule
 from openbook.errors import InputError
 from openbook.randomness import generator
 from openbook.records import Run, differences, written_aside
+from openbook.schedule import Schedule
 from openbook.training.config import RunConfig, validated
 from openbook.training.exam import examine
 from openbook.training.models import load, load_or_make, window_of

@@ -18,9 +18,10 @@ import torch
 
 from openbook.book.shelf import CODE, NONE, Source
 from openbook.book.translations import Translations
-from openbook.curriculum import Curriculum, Plan, Schedule
+from openbook.curriculum import Curriculum, Plan
 from openbook.errors import InputError
 from openbook.intervals import clustered, wilson
+from openbook.schedule import Schedule
 from openbook.task.text import Kind
 from openbook.training.batches import Collator, Item, items, pad_id_of
 from openbook.training.encode import IGNORED, Encoder

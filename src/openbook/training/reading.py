@@ -23,8 +23,9 @@ from torch import Tensor, nn
 
 from openbook.book.shelf import Bank
 from openbook.book.translations import Translations
-from openbook.curriculum import Curriculum, Plan, Schedule
+from openbook.curriculum import Curriculum, Plan
 from openbook.randomness import keyed_words
+from openbook.schedule import Schedule
 from openbook.training.batches import Collator, PositionDataset
 from openbook.training.config import ReadingConfig
 from openbook.training.encode import Encoder

@@ -16,9 +16,10 @@ import numpy as np
 from openbook.book.jsonl import load_source
 from openbook.book.shelf import Bank, Source
 from openbook.book.translations import Translations
-from openbook.curriculum import Curriculum, Plan, Schedule
+from openbook.curriculum import Curriculum, Plan
 from openbook.errors import InputError, StoppedError
 from openbook.records import Run
+from openbook.schedule import Schedule
 from openbook.task.inputs import halves
 from openbook.task.phrasebook import Codebook
 from openbook.training import checkpoint
