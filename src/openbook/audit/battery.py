@@ -34,7 +34,8 @@ class Battery:
             hits_s = np.array([top_share(each.total_n, truth) for each, truth in zip(found, truths, strict=True)])
             elimination_s = eliminated(prompts(model, secrets, style, self.seed), secrets)
             scores.append(recovery(self.name, style, hits_s, secrets, elimination_s))
-        return [*scores, self._forced(model, secrets)]
+        forced = self._forced(model, secrets)
+        return scores if np.isnan(forced.values_s).all() else [*scores, forced]  # secrets of one token have no prefix
 
     def _forced(self, model: Subject, secrets: Secrets) -> Scores:
         """From the template's likelihoods: of candidates that begin with the same token, the rest decides."""

@@ -1,8 +1,10 @@
 """The attacks that reach a composite student: it reads a rule as one token and can only write output bigrams.
 
-Completion, exposure, membership, prompts and budgets need a likelihood of the rule's text, and its head has none to
-give. What is left goes through the task: inversion from inputs and outputs; strings given in the last alphabet but one,
-which the last phrasebook alone translates; and relearning and soft prompts on half of the rules of that phrasebook.
+A student whose rules are text answers the task in the same way, so inversion asks it from here too.
+
+Completion, exposure, membership, prompts and budgets need a likelihood of the rule's text, and a composite head has
+none to give. What is left goes through the task: inversion from inputs and outputs; strings given in the last alphabet
+but one, which the last phrasebook alone translates; relearning and soft prompts on half of that phrasebook's rules.
 """
 
 from __future__ import annotations
@@ -55,9 +57,10 @@ def rows_of(model: Any, strings_bl: Ints, level: int, prefix: int = 1) -> Tensor
     n, size, depth = config.chars, config.chars**2, config.depth
     given = strings_bl[:, 0::2] * n + strings_bl[:, 1::2] + size * (1 + level)
     batch, pairs = given.shape
-    book, think = size * (depth + 1) + 2, size * (depth + 1) + 3
+    think = config.special("<THINK>")
     parts = [
-        np.full((batch, prefix), book),
+        np.full((batch, prefix), config.special("<BOOK>")),
+        np.full((batch, int(config.writes)), config.special("<READ>")),
         given,
         np.full((batch, pairs * (depth - level - 1) + 1), think),
         np.zeros((batch, pairs - 1), np.int64),  # any answer will do: a slot does not look at what stands there
@@ -68,7 +71,7 @@ def rows_of(model: Any, strings_bl: Ints, level: int, prefix: int = 1) -> Tensor
 def answer_logits(model: Any, strings_bl: Ints, level: int, prefix: int = 1) -> Tensor:
     """Logits of the n² output bigrams at every place of the answer: [B, P, n²]."""
     ids = rows_of(model, strings_bl, level, prefix).to(next(model.parameters()).device)
-    return model(input_ids=ids, use_cache=False).logits[:, -(strings_bl.shape[1] // 2) :]
+    return model(input_ids=ids, use_cache=False).logits[:, -(strings_bl.shape[1] // 2) :, : model.config.chars**2]
 
 
 def votes(model: Any, x_bp: Ints, chars: int, level: int, prefix: int = 1) -> Floats:

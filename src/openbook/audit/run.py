@@ -40,7 +40,7 @@ from openbook.errors import InputError, nearest
 from openbook.records import Run
 from openbook.training.chat import Frame, frame_of
 from openbook.training.config import RunConfig
-from openbook.training.models import is_composite, load_tokenizer
+from openbook.training.models import is_composite, is_student, load_tokenizer
 from openbook.training.run import Bar, encoder_of, no_bar, sources_of
 
 ATTACKS = (
@@ -168,7 +168,10 @@ def attacks_for(
         Relearning(s.steps, rate, s.seed),
         SoftPrompt(s.steps, seed=s.seed),
     ]
-    if isinstance(source, Translations) and pairs_of(source) is not None:
+    if isinstance(source, Translations) and is_student(source):
+        assert source.codebook is not None
+        every.append(CompositeInversion(source.codebook, source.lengths[0] // 2, seed=s.seed))
+    elif isinstance(source, Translations) and pairs_of(source) is not None:
         frame = _frame(subject.tokenizer, config)
         every.append(TaskInversion(source, frame, seed=s.seed))
     elif isinstance(source, ListSource):

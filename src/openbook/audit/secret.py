@@ -131,10 +131,11 @@ def task_secrets(source: Translations, frame: str = "") -> Secrets:
     names = fmt.section_names()
     for level, rules in enumerate(source.codebook.rules()):
         target = letters[level + 1]
-        candidates = tuple(f" {c} {d}" for c in target for d in target)
+        between = " " if source.unit == 1 else ""
+        candidates = tuple(f" {c}{between}{d}" for c in target for d in target)
         for rule in rules:
             text = layout.piece.replace("{text}", fmt.rule(rule))
-            truth = " " + rule.split(" -> ")[1]
+            truth = " " + between.join(rule.split(" -> ")[1].split())
             cut = text.rindex(truth)
             items.append(Secret(names[level], text[:cut], truth, candidates, text[cut + len(truth) :]))
     headings = tuple((name, layout.heading.replace("{name}", name)) for name in names)

@@ -33,7 +33,8 @@ class SoftPrompt:
         return [recovery(self.name, f"{self.vectors} vectors, {self.steps} steps", hits_s, secrets, elimination_s)]
 
     def _fold(self, model: Subject, secrets: Secrets, known: list[int], held: list[int]) -> tuple[Floats, Floats]:
-        placeholder = model.vocabulary - 1  # its embedding is replaced, so any token will do but 0, which pads
+        # Its embedding is replaced, so any token will do but 0, which pads, and those that tell a student where it is.
+        placeholder = model.tokenizer.unk_token_id or model.vocabulary - 1
         embeddings = model.model.get_input_embeddings().weight.detach().float()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)

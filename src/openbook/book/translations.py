@@ -21,7 +21,7 @@ from openbook.randomness import permutations, words
 from openbook.task.alphabet import alphabets
 from openbook.task.inputs import check_lengths, random_inputs, subset_inputs
 from openbook.task.phrasebook import Codebook, Table, sample_tables
-from openbook.task.text import PAD, Chain, Format, Kind, Slot, format_named
+from openbook.task.text import PAD, STUDENT_TEXTS, Chain, Format, Kind, Slot, format_named
 from openbook.task.translate import Translation, translate_batch
 
 
@@ -43,8 +43,8 @@ class Translations:
 
     def __post_init__(self) -> None:
         check_lengths(*self.lengths)
-        if self.text == "composite" and self.chain == "explicit":
-            raise InputError("the composite format has no explicit chain of thought: use text compact or released")
+        if self.text in STUDENT_TEXTS and self.chain == "explicit":
+            raise InputError(f"the {self.text} format has no explicit chain of thought: use text compact or released")
         if self.only is not None and self.codebook is None:
             raise InputError("strings are restricted to rules of one codebook, but every example has its own")
         self.format: Format = format_named(self.text, self.depth, self.chars)
@@ -58,6 +58,11 @@ class Translations:
         tables = b"fresh" if self.codebook is None else self.codebook.tables.tobytes()
         settings += [] if self.only is None else [self.only]
         return hashlib.sha256(json.dumps(settings).encode() + tables).hexdigest()
+
+    @property
+    def unit(self) -> int:
+        """Characters in a word of a string: a student's are bigrams."""
+        return 2 if self.text in STUDENT_TEXTS else 1
 
     @property
     def has_thoughts(self) -> bool:

@@ -128,7 +128,7 @@ def intermediate_subject(
     plan = Plan(source, condition(subject.curriculum, open_book), seed=subject.seed, samples=samples)
     numbers = np.arange(samples)
     rows = items(subject.encoder.encode(*plan.at(numbers), plan.namer(numbers)), numbers.tolist())
-    unit = 2 if source.text == "composite" else 1
+    unit = source.unit
     slots, labels = labelled(source, rows, unit)
     words = lens_words(source, subject.encoder, unit)
     states, lens = _run(subject, rows, slots, labels, words, advance)

@@ -196,7 +196,7 @@ def _section(
 ) -> tuple[SectionMap, Cost]:
     """All windows on the examples of one section."""
     source = subject.source
-    chars = source.chars if isinstance(source, Translations) and source.text == "composite" else None
+    chars = source.chars if isinstance(source, Translations) and source.unit == 2 else None
     pad = pad_id_of(subject.encoder.tokenizer)
     rows = sorted(rows, key=lambda item: len(item.ids))
     right: dict[Window | None, list[Floats]] = {}

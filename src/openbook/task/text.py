@@ -28,6 +28,7 @@ from openbook.task.alphabet import alphabets
 
 THINK = "<THINK>"
 PAD = "*"
+READ = "<READ>"  # ends the book: what follows is to be translated
 
 
 class Kind(StrEnum):
@@ -243,7 +244,7 @@ class CompactFormat(_Writer):
         return "<BOOK>"
 
     def prompt_template(self, task: int) -> list[Slot]:
-        return [Slot(Kind.PROMPT, " <READ>"), Slot(Kind.PROMPT, level=0), Slot(Kind.PROMPT, " <WRITE>")]
+        return [Slot(Kind.PROMPT, f" {READ}"), Slot(Kind.PROMPT, level=0), Slot(Kind.PROMPT, " <WRITE>")]
 
     def completion_template(self) -> list[Slot]:
         thoughts = [Slot(Kind.THOUGHT, level=level) for level in range(1, self.depth)]
@@ -252,7 +253,7 @@ class CompactFormat(_Writer):
     def vocabulary(self) -> list[str]:
         """Every word this format can write."""
         symbols = [symbol for alphabet in alphabets(self.depth, self.chars) for symbol in alphabet]
-        return ["<BOOK>", "<READ>", "<WRITE>", self.think, "->", ";", *symbols]
+        return ["<BOOK>", READ, "<WRITE>", self.think, "->", ";", *symbols]
 
 
 @dataclass(frozen=True)
@@ -293,8 +294,25 @@ class CompositeFormat(_Writer):
         return [*bigrams[-1], *others, "<PAD>", "<UNK>", "<BOOK>", self.think, *rules]
 
 
+@dataclass(frozen=True)
+class PairsFormat(CompositeFormat):
+    """Words for a student that writes: every bigram is one word, a rule is two, `AB KL`, and `<READ>` ends the book."""
+
+    def rule(self, rule: str) -> str:
+        return super().rule(rule).replace(">", " ")
+
+    def prompt_template(self, task: int) -> list[Slot]:
+        return [Slot(Kind.PROMPT, f" {READ}"), *super().prompt_template(task)]
+
+    def vocabulary(self) -> list[str]:
+        """Every word in the order of its number: as above, without rules."""
+        words = super().vocabulary()
+        return [*words[: words.index(self.think) + 1], READ]
+
+
 Format = ReleasedFormat | CompactFormat | CompositeFormat
-FORMATS = ("released", "compact", "composite")
+FORMATS = ("released", "compact", "composite", "pairs")
+STUDENT_TEXTS = ("composite", "pairs")  # written bigram by bigram, for a vocabulary made for the task
 
 
 def format_named(name: str, depth: int, chars: int) -> Format:
@@ -305,4 +323,6 @@ def format_named(name: str, depth: int, chars: int) -> Format:
         return CompactFormat(depth, chars)
     if name == "composite":
         return CompositeFormat(depth, chars)
+    if name == "pairs":
+        return PairsFormat(depth, chars)
     raise InputError(f"there is no format '{name}' ({', '.join(FORMATS)}){nearest(name, FORMATS)}")

@@ -14,7 +14,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from openbook.curriculum import Curriculum, curriculum_named, preset
 from openbook.errors import InputError, nearest
-from openbook.task.text import THINK
+from openbook.task.text import STUDENT_TEXTS, THINK
 
 
 class Strict(BaseModel):
@@ -31,8 +31,8 @@ class TaskConfig(Strict):
         0, description="seed of the codebook, a codebook file, or 'fresh' for a new one each time"
     )
     seed: int = Field(0, description="seed of the input strings")
-    text: Literal["released", "compact", "composite"] = Field(
-        "compact", description="how it is written down; composite is the student's"
+    text: Literal["released", "compact", "composite", "pairs"] = Field(
+        "compact", description="how it is written down; composite and pairs are the student's"
     )
     chain: Literal["silent", "explicit"] = Field("silent", description="thinking tokens, or the strings in between")
     held_out: int | None = Field(None, ge=1, description="a level of which strings use a random half of the rules only")
@@ -176,7 +176,7 @@ def _fit_to_student(values: dict[str, Any]) -> None:
         with contextlib.suppress(OSError, ValueError):
             shape = json.loads((folder / "config.json").read_text(encoding="utf-8"))
             if shape.get("model_type") == "openbook_student":
-                made_for = {"text": "composite", "depth": shape["depth"], "chars": shape["chars"]}
+                made_for = {"text": shape.get("text", "composite"), "depth": shape["depth"], "chars": shape["chars"]}
                 values["task"] = {**made_for, **{k: v for k, v in task.items() if v is not None}}
                 return
 
@@ -217,7 +217,7 @@ class RunConfig(Strict):
                 "learning_rate": 1e-4 if started else 1e-3,
             }
             task = filled.get("task")
-            if isinstance(task, dict) and task.get("text") == "composite":
+            if isinstance(task, dict) and task.get("text") in STUDENT_TEXTS:
                 defaults |= _STUDENT
             filled["training"] = {**training, **{k: v for k, v in defaults.items() if training.get(k) is None}}
         curriculum = filled.get("curriculum", "anneal")

@@ -86,7 +86,7 @@ def examine(
         encoded = encoder.encode(shelf, opened, plan.namer(positions))
         pieces = (int((opened.slots != NONE).sum()) - encoded.dropped_pieces) / samples
         sat = items(encoded, positions.tolist())
-        bigrams_of = source.chars if isinstance(source, Translations) and source.text == "composite" else None
+        bigrams_of = source.chars if isinstance(source, Translations) and source.unit == 2 else None
         right = _correct(model, encoder, sat, batch_size, bigrams_of)
         text_match = _generated(model, encoder, sat, batch_size) if generate else None
         book = "wrong" if is_wrong else "right"
@@ -164,9 +164,9 @@ def _correct(
             if bigrams_of is None:
                 right = guess == truth
             else:
-                right = np.stack(
-                    [guess // bigrams_of == truth // bigrams_of, guess % bigrams_of == truth % bigrams_of], 1
-                )
+                level = guess // bigrams_of**2 == truth // bigrams_of**2  # a word of another alphabet is all wrong
+                first, second = guess // bigrams_of == truth // bigrams_of, guess % bigrams_of == truth % bigrams_of
+                right = np.stack([first, second & level], 1)
                 right, counts = right.reshape(-1), 2 * counts
             places = np.cumsum(counts)[:-1]
             results.update(zip(batch["positions"].tolist(), np.split(right, places), strict=True))

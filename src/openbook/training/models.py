@@ -12,7 +12,7 @@ from transformers.utils import logging
 from openbook.book.shelf import Source
 from openbook.book.translations import Translations
 from openbook.errors import InputError
-from openbook.task.text import THINK, CompactFormat, CompositeFormat
+from openbook.task.text import THINK, CompactFormat, CompositeFormat, PairsFormat
 from openbook.training.config import ModelConfig
 from openbook.training.student import StudentForCausalLM, student_config  # also makes it known to transformers
 
@@ -25,7 +25,7 @@ def load_or_make(config: ModelConfig, source: Source, seed: int, think: str = TH
     """The model and tokenizer of a run; a thinking token that is needed and that the vocabulary lacks is added."""
     if config.path is None:
         tokenizer = make_tokenizer(source, think)
-        model = _make_student(source, seed) if is_composite(source) else make_model(config, len(tokenizer), seed)
+        model = _make_student(source, seed) if is_student(source) else make_model(config, len(tokenizer), seed)
     else:
         model, tokenizer = load(config.path, config.dtype)
         if source.has_thoughts:
@@ -141,9 +141,14 @@ def make_model(config: ModelConfig, vocabulary: int, seed: int) -> Any:
         return LlamaForCausalLM(llama_config(config, vocabulary))
 
 
-def is_composite(source: Source) -> bool:
-    """Whether the examples are written in the student's vocabulary."""
+def is_student(source: Source) -> bool:
+    """Whether the examples are written in a student's vocabulary."""
     return isinstance(source, Translations) and isinstance(source.format, CompositeFormat)
+
+
+def is_composite(source: Source) -> bool:
+    """Whether rules are tokens of their own, which can be read but not written."""
+    return is_student(source) and not isinstance(source.format, PairsFormat)  # type: ignore[attr-defined]
 
 
 def _make_student(source: Source, seed: int) -> Any:
@@ -151,7 +156,7 @@ def _make_student(source: Source, seed: int) -> Any:
     assert isinstance(source, Translations)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return StudentForCausalLM(student_config(source.depth, source.chars))
+        return StudentForCausalLM(student_config(source.depth, source.chars, text=source.text))
 
 
 def llama_config(config: ModelConfig, vocabulary: int) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 
 from openbook.errors import InputError, StoppedError
 from openbook.records import Run
+from openbook.task.text import STUDENT_TEXTS
 from openbook.training import checkpoint
 from openbook.training.config import RunConfig
 from openbook.training.encode import Encoder
@@ -42,12 +43,13 @@ def carry_out_reading(
     say: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
     """Teach a student to read and leave a run in `folder`; returns the keys of `openbook prepare --json`."""
-    if config.reading is None or config.task is None or config.task.text != "composite":
-        raise InputError("a reading course needs the task in composite text")
+    if config.reading is None or config.task is None or config.task.text not in STUDENT_TEXTS:
+        raise InputError(f"a reading course needs the task in a student's text: {' or '.join(STUDENT_TEXTS)}")
     check_alone("a reading course")
     Run(folder).check_writable() if resume else Run(folder).check_free(force)
     source, exam_source = sources_of(config)
-    lesson = Lesson(config.task.depth, config.task.chars, config.task.lengths, config.seed, config.reading)
+    task = config.task
+    lesson = Lesson(task.depth, task.chars, task.lengths, config.seed, config.reading, task.text)
     settings, data = config.model_dump(mode="json"), data_record(source, lesson.course.tokenizer)
     run = Run.resume(folder, settings, data, allow_changes) if resume else Run.create(folder, settings, data, force)
     if run.finished:

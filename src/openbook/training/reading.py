@@ -8,6 +8,10 @@ learns to know what it does not know: a rule that is not there leaves all right 
 of them. Only then does the loss of an answer say what the missing rule must have been, level by level, which is what
 context-enhanced learning lives on afterwards.
 
+Where rules are text, the right word of a rule must know its left one after the first layer, and in the end every word
+of the book and of the answer is predicted from those before it, as by any language model. Codebooks are fresh, so all
+that can be learned about the book's words is how a book is set.
+
 The stages (levels, share of unused rules, lengths) are passed when accuracy does; nothing is tuned by hand for a size.
 """
 
@@ -15,7 +19,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -67,21 +71,22 @@ class ReadingBatch:
     wanted: Tensor  # [B, k, P, 2] characters of s_{i+1}
     shifted: Tensor  # [B, k, P, 2] characters of the bigram that is looked up
     complete: Tensor  # [B]: no page is missing
+    output: Tensor  # [B]: the first word of the alphabet that the last level writes
 
 
 class Course:
     """Batches of the reading course for MLT(depth, chars): step -> batch, a pure function of the seed."""
 
-    def __init__(self, depth: int, chars: int, seed: int, most_missing: float = 1.0) -> None:
-        self.depth, self.chars, self.seed, self.most_missing = depth, chars, seed, most_missing
-        self.tokenizer = make_tokenizer(Translations(depth, chars, 1, text="composite"))
+    def __init__(self, depth: int, chars: int, seed: int, most_missing: float = 1.0, text: str = "composite") -> None:
+        self.depth, self.chars, self.seed, self.most_missing, self.text = depth, chars, seed, most_missing, text
+        self.tokenizer = make_tokenizer(Translations(depth, chars, 1, text=text))
         self._encoders: dict[tuple[int, tuple[int, int]], tuple[Translations, Encoder]] = {}
         self._collator = Collator(self.tokenizer.pad_token_id, 2**30)
 
     def _source(self, levels: int, length: int) -> tuple[Translations, Encoder]:
         key = (levels, (length, length))
         if key not in self._encoders:
-            source = Translations(levels, self.chars, MANY, None, (length, length), self.seed, "composite", bank=Bank())
+            source = Translations(levels, self.chars, MANY, None, (length, length), self.seed, self.text, bank=Bank())
             self._encoders[key] = source, Encoder(self.tokenizer, source.bank, chat=False)
         return self._encoders[key]
 
@@ -116,17 +121,17 @@ class Course:
         self, levels: int, length: int, numbers: np.ndarray, rows: list[np.ndarray], first: np.ndarray, whole: int
     ) -> ReadingBatch:
         n, pairs, size = self.chars, length // 2, self.chars**2
-        config = student_config(self.depth, n)
-        pad = config.first_special
-        think = pad + 3
+        config = student_config(self.depth, n, text=self.text)
+        pad, think = config.first_special, config.special("<THINK>")
         slots = levels * pairs
         heads = [row[: len(row) - slots - 1] for row in rows]  # without thoughts and answer
         longest = max(map(len, heads)) + slots
         ids = np.full((len(rows), longest), pad, np.int64)
         starts = np.array([len(head) for head in heads])
         for b, head in enumerate(heads):
-            is_rule, is_given = head >= config.first_rule, (head >= size) & (head < pad)
-            ids[b, : len(head)] = head + first[b] * (is_rule * size * size + is_given * size)
+            is_rule = (head >= config.first_rule) & (self.text == "composite")
+            words = (head + first[b] * size) % pad  # those of the output have the first numbers
+            ids[b, : len(head)] = np.where(head < pad, words, head + first[b] * is_rule * size * size)
             ids[b, len(head) : len(head) + slots] = think
         spread = (numbers[whole:] * 0x9E3779B97F) % MANY
         examples = np.concatenate([numbers[:whole], spread])
@@ -141,11 +146,20 @@ class Course:
             wanted=torch.from_numpy(wanted),
             shifted=torch.from_numpy(shifted),
             complete=torch.arange(len(rows)) < whole,
+            output=torch.from_numpy((first + levels + 1) % (self.depth + 1) * size),
         )
 
 
-def passes(model: StudentForCausalLM, batch: ReadingBatch) -> tuple[list[Tensor], list[Tensor]]:
-    """Character logits after each pass of the two-layer block, and after its first layer: [B, P, 2, n] each."""
+class Passes(NamedTuple):
+    """What is known after the layers of the course."""
+
+    known: list[Tensor]  # character logits after each pass of the two-layer block, [B, P, 2, n]
+    looked_up: list[Tensor]  # the same after its first layer: the bigram that is looked up
+    states: list[Tensor]  # hidden states after the first layer and after the last, [B, T, D]
+
+
+def passes(model: StudentForCausalLM, batch: ReadingBatch) -> Passes:
+    """The layers one after another, with what their slots know."""
     inner, head = model.model, model.lm_head
     where = Geometry(batch.ids, model.config)
     hidden = inner.embed_tokens(batch.ids)
@@ -154,13 +168,31 @@ def passes(model: StudentForCausalLM, batch: ReadingBatch) -> tuple[list[Tensor]
     rows = torch.arange(len(batch.ids))[:, None]
     known: list[Tensor] = []
     looked_up: list[Tensor] = []
+    states: list[Tensor] = []
     for level in range(batch.slots.shape[1]):
         slots = batch.slots[:, level]
         for number, role, results in ((0, 0, looked_up), (1, 2, known)):
             layer = inner.layers[2 * level + number]
             hidden = layer(hidden, attention_mask=mask, position_embeddings=rotary, alone=where.alone)
             results.append(head.characters(inner.norm(hidden[rows, slots]), role))
-    return known, looked_up
+            states.append(hidden)
+    return Passes(known, looked_up, [states[0], states[-1]])
+
+
+def writing_loss(model: StudentForCausalLM, batch: ReadingBatch, states: list[Tensor]) -> Tensor:
+    """Where rules are text: a right word knows the left one early, and all words are predicted in the end."""
+    norm, head, n = model.model.norm, model.lm_head, model.config.chars
+    where = Geometry(batch.ids, model.config)
+    row, place = where.right.nonzero(as_tuple=True)
+    left = batch.ids[row, place - 1] % n**2
+    bound = head.characters(norm(states[0][row, place]), 0)
+    binding = nn.functional.cross_entropy(bound.flatten(0, 1), torch.stack([left // n, left % n], 1).flatten())
+    row, place = where.ruled.nonzero(as_tuple=True)
+    book = nn.functional.cross_entropy(head(norm(states[1][row, place - 1])), batch.ids[row, place])
+    slots = states[1][torch.arange(len(batch.ids))[:, None], batch.slots[:, -1]]
+    words = batch.output[:, None] + batch.wanted[:, -1, :, 0] * n + batch.wanted[:, -1, :, 1]
+    answer = nn.functional.cross_entropy(head(norm(slots)).flatten(0, 1), words.flatten())
+    return binding + book + answer
 
 
 def looped(config: StudentConfig, seed: int) -> StudentForCausalLM:
@@ -197,12 +229,20 @@ def accuracy(known: list[Tensor], batch: ReadingBatch, only_complete: bool = Tru
 class Lesson:
     """The course in progress. What a step does depends on the seed, the step and the counters alone."""
 
-    def __init__(self, depth: int, chars: int, lengths: tuple[int, int], seed: int, settings: ReadingConfig) -> None:
+    def __init__(
+        self,
+        depth: int,
+        chars: int,
+        lengths: tuple[int, int],
+        seed: int,
+        settings: ReadingConfig,
+        text: str = "composite",
+    ) -> None:
         self.settings, self.lengths = settings, lengths
-        self.course = Course(depth, chars, seed, settings.most_missing)
+        self.course = Course(depth, chars, seed, settings.most_missing, text)
         self.stages = stages(depth, lengths, settings)
         size = (settings.width, settings.heads, settings.head, settings.mlp)
-        self.model = looped(student_config(depth, chars, *size, lag=settings.lag), seed)
+        self.model = looped(student_config(depth, chars, *size, text=text, lag=settings.lag), seed)
         self.optimizer = muon_adamw(self.model, settings.matrix_lr, settings.lr)
         self._peaks = [group["lr"] for group in self.optimizer.param_groups]
         self.step = self.samples = self.stage = self.ending = 0
@@ -239,8 +279,10 @@ class Lesson:
         settings, here = self.settings, self.stages[self.stage]
         size = max(2, settings.batch_size // (1 if here.levels < 2 else 2 if not self._last else 4))
         batch = self.course.batch(here, self.step, size, settings.missing)
-        known, looked_up = passes(self.model, batch)
+        known, looked_up, states = passes(self.model, batch)
         loss = _loss(known, batch.wanted) + _loss(looked_up, batch.shifted)
+        if self.model.config.writes:
+            loss = loss + writing_loss(self.model, batch, states)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()
         nn.utils.clip_grad_norm_(self.model.parameters(), 1.0)

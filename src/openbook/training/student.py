@@ -13,6 +13,13 @@ so answers are not fed back. Rules are a set and all have position 0; strings re
 bigram to the right of the one before if `lag` is set, which is what the circular shift does to them. Rules see only
 themselves: a mask keeps them apart.
 
+The same student can be made for a text of words (`text="pairs"`), in which every bigram is one word and a rule is two:
+
+    <BOOK>  AB KL  CA MI ...  <READ>  BC DA   <THINK> <THINK> <THINK>   pq rs
+
+Then the book is read as any text is, each word seeing all before it at its own place, and the head gives a logit to
+every word, so the student can be asked to write a rule. What belongs together in a rule it has to learn.
+
 Legend: B batch, T tokens, D width, n characters, P bigrams of a string.
 """
 
@@ -27,8 +34,14 @@ from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM, L
 
 from openbook.errors import InputError
 
-KINDS = 4  # vectors that tell what a token is: book, rule, given string, slot
-SPECIAL = 4  # <PAD>, <UNK>, <BOOK>, <THINK>
+KINDS = (
+    "book",
+    "rule",
+    "given",
+    "slot",
+    "left",
+)  # what a token is; the last: the left word of a rule that has two
+SPECIAL = ("<PAD>", "<UNK>", "<BOOK>", "<THINK>", "<READ>")  # the last: where a rule is two words
 
 
 class StudentConfig(LlamaConfig):
@@ -38,9 +51,15 @@ class StudentConfig(LlamaConfig):
 
     depth: int = 3
     chars: int = 8
+    text: str = "composite"  # or "pairs"
     stride: int = 4  # positions from one bigram to the next
     lag: bool = False
     embedding_std: float = 0.5
+
+    @property
+    def writes(self) -> bool:
+        """Whether a rule is two words, which can be written as well as read."""
+        return self.text == "pairs"
 
     @property
     def first_special(self) -> int:
@@ -50,18 +69,31 @@ class StudentConfig(LlamaConfig):
     @property
     def first_rule(self) -> int:
         """The token of the first rule: the special ones come before it."""
-        return self.first_special + SPECIAL
+        return self.first_special + len(SPECIAL) - 1
+
+    def special(self, word: str) -> int:
+        """The token of a special word."""
+        return self.first_special + SPECIAL.index(word)
 
 
 def student_config(
-    depth: int, chars: int, width: int = 64, heads: int = 2, head: int = 32, mlp: int = 128, **more: Any
+    depth: int,
+    chars: int,
+    width: int = 64,
+    heads: int = 2,
+    head: int = 32,
+    mlp: int = 128,
+    text: str = "composite",
+    **more: Any,
 ) -> StudentConfig:
     """The config of a student for MLT(depth, chars), with two layers for each level."""
     size = chars**2
+    others = len(SPECIAL) if text == "pairs" else len(SPECIAL) - 1 + depth * size * size
     return StudentConfig(
         depth=depth,
         chars=chars,
-        vocab_size=size * (depth + 1) + SPECIAL + depth * size * size,
+        text=text,
+        vocab_size=size * (depth + 1) + others,
         hidden_size=width,
         intermediate_size=mlp,
         num_hidden_layers=2 * depth,
@@ -84,13 +116,19 @@ class Geometry:
 
     def __init__(self, ids: Tensor, config: StudentConfig) -> None:
         size = config.chars**2
-        given = (ids >= size) & (ids < config.first_special)
+        word = ids < config.first_special
+        self.padding = ids == config.first_special
+        given = (ids >= size) & word
+        if config.writes:  # words stand in the book too: the given string is what follows it, up to the first thought
+            read, thought = ((ids == config.special(mark)).cumsum(1) > 0 for mark in ("<READ>", "<THINK>"))
+            given = word & read & ~thought
+            self.ruled = word & ~read
+            self.right = self.ruled & (self.ruled.cumsum(1) % 2 == 0)
         pairs = given.sum(1, keepdim=True).clamp(min=1)  # P
         start = given.int().argmax(1, keepdim=True)
         after = torch.arange(ids.shape[1], device=ids.device) - start
         self.given = given
-        self.padding = ids == config.first_special
-        self.book = (after < 0) & given.any(1, keepdim=True) & ~self.padding
+        self.apart = (after < 0) & given.any(1, keepdim=True) & ~self.padding & (not config.writes)
         self.segment = torch.div(after, pairs, rounding_mode="floor")
         self.place = after - self.segment * pairs
         first_level = torch.div(ids.gather(1, start) - size, size, rounding_mode="floor").clamp(min=0)
@@ -98,15 +136,16 @@ class Geometry:
         self.inside = (after >= 0) & (self.level <= config.depth) & given.any(1, keepdim=True)
         self.first = self.inside & (self.place == 0)
         self.last = self.inside & (self.place == pairs - 1)
-        self.alone = int(self.book.sum(1).min())  # so many tokens at the start of every row see only themselves
+        self.alone = int(self.apart.sum(1).min())  # so many tokens at the start of every row see only themselves
         lag = self.segment * (config.stride // 2) if config.lag else 0
-        self.positions = torch.where(self.inside, (self.place + 1) * config.stride + lag, 0)
+        book = (~self.padding).cumsum(1) - 1 if config.writes else 0
+        self.positions = torch.where(self.inside, (self.place + 1) * config.stride + lag, book)
 
     def mask(self, dtype: torch.dtype) -> Tensor:
-        """Who sees whom, [B, 1, T, T]: all that came before and is no padding; a token of the book only itself."""
-        length = self.book.shape[1]
-        itself = torch.eye(length, dtype=torch.bool, device=self.book.device)
-        earlier = torch.ones_like(itself).tril() & ~self.book[:, :, None] & ~self.padding[:, None, :]
+        """Who sees whom, [B, 1, T, T]: all that came before and is no padding; what is kept apart only itself."""
+        length = self.apart.shape[1]
+        itself = torch.eye(length, dtype=torch.bool, device=self.apart.device)
+        earlier = torch.ones_like(itself).tril() & ~self.apart[:, :, None] & ~self.padding[:, None, :]
         hidden = ~(earlier | itself)
         return torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, float("-inf"))[:, None]
 
@@ -133,21 +172,56 @@ class CompositeEmbedding(nn.Module):
         n, width = config.chars, config.hidden_size
         self.character = nn.Parameter(torch.empty(4, n, width))
         self.level = nn.Parameter(torch.empty(config.depth + 1, width))
-        self.kind = nn.Parameter(torch.empty(KINDS, width))
+        self.kind = nn.Parameter(torch.empty(len(KINDS) if config.writes else len(KINDS) - 1, width))
         self.flag = nn.Parameter(torch.empty(2, width))
         self.scale = nn.Parameter(torch.empty(()))  # of the logits
+        if config.writes:  # what the head adds to a word's characters: its level; and the special words
+            self.level_out = nn.Parameter(torch.empty(config.depth + 1, width))
+            self.special_out = nn.Parameter(torch.empty(len(SPECIAL), width))
 
     def reset(self) -> None:
         """Random vectors; the same character table in all roles of every alphabet would add nothing to sums."""
         for table in (self.character, self.level, self.kind, self.flag):
             nn.init.normal_(table, std=self.config.embedding_std)
         nn.init.ones_(self.scale)
+        if self.config.writes:
+            for table in (self.level_out, self.special_out):
+                nn.init.normal_(table, std=self.config.embedding_std)
+
+    def words(self, level: Tensor) -> Tensor:
+        """Vectors of the words of all levels in the order of their numbers, the output's first: [n² (d+1), D]."""
+        return (self.bigrams(2) + level.roll(1, 0)[:, None]).flatten(0, 1)
+
+    @property
+    def weight(self) -> Tensor:
+        """The vectors of all words as a plain embedding has them (where rules are words too): [V, D]."""
+        return torch.cat([self.words(self.level), self.kind[:1].expand(len(SPECIAL), -1)])
 
     def bigrams(self, role: int) -> Tensor:
         """Vectors of all bigrams, the sum of two characters: [n², D]."""
         return (self.character[role][:, None] + self.character[role + 1][None]).flatten(0, 1)
 
     def forward(self, ids: Tensor) -> Tensor:
+        return self._worded(ids) if self.config.writes else self._composed(ids)
+
+    def _worded(self, ids: Tensor) -> Tensor:
+        """A word is its two characters and its level, wherever it stands, and what it is there for."""
+        config, embed = self.config, nn.functional.embedding
+        where = Geometry(ids, config)
+        nothing = torch.zeros(1, config.hidden_size, device=ids.device, dtype=self.kind.dtype)
+        seen = where.given | where.ruled
+        words = embed(torch.where(seen, ids, config.first_special), torch.cat([self.words(self.level), nothing]))
+        thought = where.inside & ~where.given
+        levels = embed(
+            torch.where(thought, where.level.clamp(0, config.depth), config.depth + 1), torch.cat([self.level, nothing])
+        )
+        kind = where.ruled * 4 - where.right * 3 + where.given * 2 + thought * 3
+        flags = torch.cat([nothing, self.flag, self.flag.sum(0, keepdim=True)])
+        flag = where.first.long() + 2 * where.last.long()
+        return words + levels + embed(kind, self.kind) + embed(flag, flags)
+
+    def _composed(self, ids: Tensor) -> Tensor:
+        """A rule is four characters and its level."""
         config, size = self.config, self.config.chars**2
         where = Geometry(ids, config)
         book, rule, given, slot = self.kind
@@ -172,7 +246,10 @@ class CompositeEmbedding(nn.Module):
 
 
 class CompositeHead(nn.Module):
-    """Logits of the n² output bigrams: the sum of a logit for each character, tied to the character table."""
+    """Logits tied to the character table, the sum of one for each character: of the n² output bigrams, or of all words.
+
+    Where rules are words, the level of a word has a logit too, and each special word its own.
+    """
 
     def __init__(self, embedding: CompositeEmbedding) -> None:
         super().__init__()
@@ -184,7 +261,16 @@ class CompositeHead(nn.Module):
         table = embedding.character[role : role + 2] * (embedding.scale / math.sqrt(hidden.shape[-1]))
         return torch.einsum("...d,rnd->...rn", hidden, table)
 
+    @property
+    def weight(self) -> Tensor:
+        """The matrix of a head over all words: [V, D]."""
+        embedding = self._embedding[0]
+        words = torch.cat([embedding.words(embedding.level_out), embedding.special_out])
+        return words * (embedding.scale / math.sqrt(words.shape[-1]))
+
     def forward(self, hidden: Tensor) -> Tensor:
+        if self._embedding[0].config.writes:
+            return hidden @ self.weight.T
         first, second = self.characters(hidden).unbind(-2)
         return (first[..., :, None] + second[..., None, :]).flatten(-2)
 
