@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+import openbook
 from openbook.cli import main
 from openbook.records import Run
 
@@ -60,6 +61,16 @@ def test_other_data_can_be_examined(learned: Path, tmp_path: Path, told: Any) ->
 def test_fewer_samples_and_another_seed(learned: Path, told: Any) -> None:
     exam, _ = told("exam", learned, "--samples", 4, "--seed", 5, "--open", 0.5)
     assert [row["samples"] for row in exam["rows"]] == [4, 4]
+
+
+def test_a_student_is_examined_on_longer_strings_than_it_knows(told: Any, refused: Any, learned: Path) -> None:
+    reader = Path(openbook.__file__).parent / "checkpoints" / "student-3-8"
+    asked = ("exam", reader, "--samples", 16, "--open", 1)
+    (trained, _), (longer, _) = (told(*asked, *more)[0]["rows"] for more in ([], ["--lengths", 70, 80]))
+    assert longer["pieces"] > trained["pieces"]  # longer strings need more of the rules
+    assert 0.125 < longer["accuracy"] < trained["accuracy"]
+    assert "even" in refused("exam", reader, "--lengths", 7, 9)
+    assert "records of a file" in refused("exam", learned, "--lengths", 20, 20)
 
 
 def test_bad_input_is_refused(learned: Path, tmp_path: Path, refused: Any) -> None:

@@ -16,6 +16,7 @@ def exam(
     *,
     data: Path | None = None,
     samples: int | None = None,
+    lengths: tuple[int, int] | None = None,
     open_: Annotated[list[float], Parameter(name="--open", negative="")] = [0.0, 0.25, 0.5, 0.75, 1.0],  # noqa: B006
     generate: bool = False,
     chart: Path | None = None,
@@ -37,6 +38,8 @@ def exam(
         JSONL file to examine on, instead of the run's own.
     samples
         Examples; as many as the run's config says by default.
+    lengths
+        Shortest and longest string of the task, to see how far beyond its training a model goes.
     open_
         Shares of the book to open.
     generate
@@ -56,7 +59,7 @@ def exam(
     check_path(chart)
     if samples is not None and samples < 1:
         raise InputError(f"--samples is {samples}: examine at least one")
-    config, model, encoder, source = reopen(run, data, samples)
+    config, model, encoder, source = reopen(run, data, samples, lengths)
     with progress("exam", len(open_) + 1) as advance:
         rows = examine(
             model,

@@ -257,13 +257,17 @@ def where_to_start(
 
 
 def reopen(
-    folder: Path, data: Path | None = None, samples: int | None = None
+    folder: Path, data: Path | None = None, samples: int | None = None, lengths: tuple[int, int] | None = None
 ) -> tuple[RunConfig, Any, Encoder, Source]:
-    """A finished run's config, model, encoder and exam source (or other data), for examining or probing it."""
+    """A finished run's config, model, encoder and exam source (or other data, other lengths), to examine or probe it."""
     run = Run(folder)
     config = validated(RunConfig, run.read("config.json"))
     if damage := run.damage():
         raise InputError(f"{folder} cannot be used: {'; '.join(damage[:3])}")
+    if lengths is not None:
+        if data is not None or config.task is None:
+            raise InputError("only the strings of the task have other lengths; this exam is on records of a file")
+        config = validated(RunConfig, config.model_dump() | {"task": config.task.model_dump() | {"lengths": lengths}})
     if data is not None:
         exam_source: Source = load_source(data, config.skip_bad)
     elif config.task is not None:
