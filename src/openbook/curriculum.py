@@ -91,8 +91,8 @@ PRESETS: dict[str, dict[str, Any]] = {
     "patient": {
         "candidates": "needed",
         "others": 0.25,
-        "drop": "0@0,0.25@0.03,0.25@0.4,1@0.6,1@0.68,0.3@0.7,1@0.92",
-        "spread": "1@0,1@0.68,0@0.7",
+        "drop": "0@0,0.25@0.03,0.25@0.35,1@0.52,1@0.58,0.3@0.6,1@0.8",
+        "spread": "1@0,1@0.58,0@0.6,0@0.8,0.25@0.82",
     },
 }
 PARAMETERS = {"fixed"}  # presets that take a rate: fixed:0.2
