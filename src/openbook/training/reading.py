@@ -8,9 +8,9 @@ learns to know what it does not know: a rule that is not there leaves all right 
 of them. Only then does the loss of an answer say what the missing rule must have been, level by level, which is what
 context-enhanced learning lives on afterwards.
 
-Where rules are text, the right word of a rule must know its left one after the first layer, and in the end every word
-of the book and of the answer is predicted from those before it, as by any language model. Codebooks are fresh, so all
-that can be learned about the book's words is how a book is set.
+Where rules are text, the right word of a rule must know its left one after the first layer, and the answer is told from
+all other words. There is no loss on the words of the book: with it the second level was still at chance after 380 steps,
+without it it was learned after 270. Perhaps a block that must tell what follows a rule cannot pass the rule itself on.
 
 The stages (levels, share of unused rules, lengths) are passed when accuracy does; nothing is tuned by hand for a size.
 """
@@ -180,19 +180,17 @@ def passes(model: StudentForCausalLM, batch: ReadingBatch) -> Passes:
 
 
 def writing_loss(model: StudentForCausalLM, batch: ReadingBatch, states: list[Tensor]) -> Tensor:
-    """Where rules are text: a right word knows the left one early, and all words are predicted in the end."""
+    """Where rules are text: a right word must know the left one early, and answers are told from all other words."""
     norm, head, n = model.model.norm, model.lm_head, model.config.chars
     where = Geometry(batch.ids, model.config)
     row, place = where.right.nonzero(as_tuple=True)
     left = batch.ids[row, place - 1] % n**2
     bound = head.characters(norm(states[0][row, place]), 0)
     binding = nn.functional.cross_entropy(bound.flatten(0, 1), torch.stack([left // n, left % n], 1).flatten())
-    row, place = where.ruled.nonzero(as_tuple=True)
-    book = nn.functional.cross_entropy(head(norm(states[1][row, place - 1])), batch.ids[row, place])
     slots = states[1][torch.arange(len(batch.ids))[:, None], batch.slots[:, -1]]
     words = batch.output[:, None] + batch.wanted[:, -1, :, 0] * n + batch.wanted[:, -1, :, 1]
     answer = nn.functional.cross_entropy(head(norm(slots)).flatten(0, 1), words.flatten())
-    return binding + book + answer
+    return binding + answer
 
 
 def looped(config: StudentConfig, seed: int) -> StudentForCausalLM:
