@@ -9,8 +9,8 @@ of them. Only then does the loss of an answer say what the missing rule must hav
 context-enhanced learning lives on afterwards.
 
 Where rules are text, the right word of a rule must know its left one after the first layer, and the answer is told from
-all other words. There is no loss on the words of the book: with it the second level was still at chance after 380 steps,
-without it it was learned after 270. Perhaps a block that must tell what follows a rule cannot pass the rule itself on.
+all other words. There is no loss on the words of the book: with it the second level was still at chance after 380
+steps, without it it was learned after 270. Perhaps a block that must tell what follows a rule cannot pass the rule on.
 
 The stages (levels, share of unused rules, lengths) are passed when accuracy does; nothing is tuned by hand for a size.
 """
