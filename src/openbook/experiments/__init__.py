@@ -9,6 +9,7 @@ from openbook.experiments import (
     built_efficiency,
     construction,
     dynamics,
+    five_levels,
     gap,
     gradients,
     lemmas,
@@ -26,6 +27,7 @@ from openbook.experiments.experiment import Experiment
 EXPERIMENTS: tuple[Experiment, ...] = (
     translation.EXPERIMENT,
     sample_efficiency.EXPERIMENT,
+    five_levels.EXPERIMENT,
     reliance.EXPERIMENT,
     selective.EXPERIMENT,
     perturbation.EXPERIMENT,

@@ -57,6 +57,14 @@ class Claim:
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
+    def said(self) -> str:
+        """Its numbers in one line."""
+
+        def short(value: Any) -> str:
+            return f"{value:.4g}" if isinstance(value, float) else (f"{value:,}" if type(value) is int else str(value))
+
+        return "; ".join(f"{name}: {short(value)}" for name, value in self.numbers.items())
+
 
 @dataclass(frozen=True)
 class Experiment:

@@ -56,6 +56,8 @@ def seconds_of(spec: dict[str, Any]) -> float:
     samples = spec["settings"].get("samples", 10_000)
     if spec["settings"].get("task.text") == "compact":  # the small model of words, short strings
         return 3.0 + 0.001 * samples
+    if spec.get("base") == "student-deep":  # five levels
+        return 10.0 + (0.018 if spec["settings"]["curriculum"] == "no-context" else 0.035) * samples
     rate = 0.0095 if spec["settings"]["curriculum"] == "no-context" else 0.0125
     return 6.0 + rate * samples
 

@@ -16,7 +16,7 @@ from typing import Any
 
 from openbook.errors import InputError
 from openbook.experiments import select
-from openbook.experiments.experiment import Claim, Experiment, Scale, Unit
+from openbook.experiments.experiment import SCALES, Claim, Experiment, Scale, Unit
 from openbook.experiments.models import READER_SECONDS, Models, finished, label, seconds_of
 from openbook.experiments.pool import Event
 from openbook.experiments.pool import carry_out as work
@@ -144,7 +144,11 @@ def claims_of(experiment: Experiment, found: Found, wanted: int) -> list[Claim]:
 
 def plan(names: Sequence[str], scale: Scale, out: Path, reader: Path | None = None) -> Plan:
     """All jobs of the named experiments at a scale; `reader` is used instead of the shipped one."""
-    experiments = select(names)
+    experiments = [one for one in select(names) if names or one.configs(scale)]
+    for one in experiments:
+        if not one.configs(scale):
+            others = ", ".join(other for other in SCALES if one.configs(other))
+            raise InputError(f"{one.name} has nothing at scale {scale} (it has at: {others})")
     models = Models(out / "models", reader)
     if reader is not None:
         from openbook.experiments.models import size_of

@@ -12,6 +12,7 @@ from openbook.experiments.models import Models
 from openbook.published import published
 from openbook.records import Run
 
+NAME = "sample-efficiency"
 LEARNED = 0.9  # accuracy from which a codebook counts as learned
 APART = 0.3  # intervals at least this far apart are a difference worth the word "necessary"
 GUESS = 0.05  # as far from chance as this still counts as guessing
@@ -64,27 +65,27 @@ def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
     ]
 
 
-def draw(rows: Rows) -> list[Chart | Table]:
+def draw(rows: Rows, name: str = NAME) -> list[Chart | Table]:
     """A panel for each alphabet of ours with the published curves of the same alphabet behind, and how runs went."""
     if not rows:
         return []
     panels = [_panel(rows, chars) for chars in sorted({row["chars"] for row in rows})]
     charts: list[Chart | Table] = [
         Chart(
-            "sample-efficiency",
+            name,
             "Accuracy with the book closed, by training samples",
             _alt(rows),
             panels,
             "Solid: this machine, mean of the seeds, with 95 % intervals clustered by string. Dashed and pale: "
-            "published, Llama-3.2-3B on MLT(5, 8) or MLT(5, 10); another model on a deeper task, so compare the order "
-            "of the curves and not their places.",
+            "published, Llama-3.2-3B on MLT(5, 8) or MLT(5, 10); another model, and a deeper task where ours has "
+            "fewer levels, so compare the order of the curves and not their places.",
         )
     ]
     largest = max(row["samples"] for row in rows)
     runs = [row for row in rows if row["samples"] == largest and row["seed"] == 0 and row["curve_by_step"]]
     if runs:
-        charts.append(_course(runs, largest))
-    charts.append(_table(rows))
+        charts.append(_course(runs, largest, name))
+    charts.append(_table(rows, name))
     return charts
 
 
@@ -116,12 +117,12 @@ def _panel(rows: Rows, chars: int) -> Panel:
     )
 
 
-def _course(runs: list[dict[str, Any]], samples: int) -> Chart:
+def _course(runs: list[dict[str, Any]], samples: int, name: str) -> Chart:
     def series(key: str) -> list[Series]:
         return [
             Series(
                 CURVES[row["curve"]].label,
-                [(point["step"], point[key]) for point in row["curve_by_step"]],
+                [(point["step"] / row["steps"], point[key]) for point in row["curve_by_step"]],
                 CURVES[row["curve"]].colour,
             )
             for row in runs
@@ -129,11 +130,11 @@ def _course(runs: list[dict[str, Any]], samples: int) -> Chart:
 
     chance = [Level(runs[0]["chance"], "chance")]
     panels = [
-        Panel(title, Axis("step of 16 samples"), share("accuracy"), series(key), chance)
+        Panel(title, Axis("share of training", form="percent", low=0, high=1), share("accuracy"), series(key), chance)
         for title, key in (("Book closed", "closed_book"), ("Book open", "open_book"))
     ]
     return Chart(
-        "sample-efficiency-course",
+        f"{name}-course",
         f"How the runs on {samples:,} samples went",
         "Accuracy of each curriculum during training, with the book closed and open.",
         panels,
@@ -141,15 +142,15 @@ def _course(runs: list[dict[str, Any]], samples: int) -> Chart:
     )
 
 
-def _table(rows: Rows) -> Table:
+def _table(rows: Rows, name: str) -> Table:
     sizes = sorted({row["samples"] for row in rows})
     cells = []
-    for name, curve in CURVES.items():
-        mine = mean_by([row for row in rows if row["curve"] == name], "samples")
+    for key, curve in CURVES.items():
+        mine = mean_by([row for row in rows if row["curve"] == key], "samples")
         if mine:
             cells.append([curve.label, *(f"{mine[n]:.1%}" if n in mine else "" for n in sizes)])
     title = "The same in numbers: accuracy with the book closed"
-    return Table("sample-efficiency-table", title, ["curriculum", *(f"{n:,} samples" for n in sizes)], cells)
+    return Table(f"{name}-table", title, ["curriculum", *(f"{n:,} samples" for n in sizes)], cells)
 
 
 def _alt(rows: Rows) -> str:
@@ -287,7 +288,7 @@ def _overlap(rows: Rows) -> Claim:
 
 
 EXPERIMENT = Experiment(
-    name="sample-efficiency",
+    name=NAME,
     title="Sample efficiency of six curricula",
     paper="Figure 2, section 3.2",
     story="Can a model learn a codebook faster with the book in its context, although no loss is computed on the book? "

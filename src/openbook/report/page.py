@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -59,15 +59,6 @@ def _asset(name: str) -> str:
     return resources.files("openbook.report").joinpath(f"assets/{name}").read_text(encoding="utf-8")
 
 
-def numbers(values: Mapping[str, Any]) -> str:
-    """The numbers of a claim in one line."""
-
-    def said(value: Any) -> str:
-        return f"{value:.4g}" if isinstance(value, float) else (f"{value:,}" if type(value) is int else str(value))
-
-    return "; ".join(f"{name}: {said(value)}" for name, value in values.items())
-
-
 def _item(figure: Chart | Table, files: bool) -> dict[str, Any]:
     if isinstance(figure, Table):
         return {"table": figure, "folded": len(figure.rows) > MANY_ROWS}
@@ -89,7 +80,7 @@ def _item(figure: Chart | Table, files: bool) -> dict[str, Any]:
 
 
 def _claim(claim: Claim) -> dict[str, Any]:
-    return {**claim.to_json(), "numbers": numbers(claim.numbers)}
+    return {**claim.to_json(), "numbers": claim.said()}
 
 
 def render(page: Page, files: bool = True) -> str:
