@@ -1,0 +1,109 @@
+"""What a training step of the student costs, and where it goes.
+
+`matmul rate`: floating-point operations of a step's matrix products and attention (forward and backward, as
+`FlopCounterMode` counts them, padding included) a second, against what the machine reaches on a large product.
+`step`: the same step with the stock attention, in which rules ask about all that they may not see.
+`generator`: what drawing, encoding and packing a step's examples takes, in percent of the step.
+`padding`: tokens of a step that are padding, in percent.
+
+Everything on one thread, MLT(3, 8) and MLT(5, 8), strings of 20 to 40 characters, the book open.
+"""
+
+from __future__ import annotations
+
+import os
+
+os.environ["OMP_NUM_THREADS"] = "1"
+
+import copy
+import functools
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.utils.flop_counter import FlopCounterMode
+
+from _rows import Row, cpu_seconds, main
+from openbook.book.translations import Translations
+from openbook.curriculum import Plan, curriculum_named
+from openbook.task import Codebook
+from openbook.training.batches import Collator, PositionDataset
+from openbook.training.encode import Encoder
+from openbook.training.models import make_tokenizer
+from openbook.training.optimizers import muon_adamw
+from openbook.training.student import StudentForCausalLM, student_config
+from openbook.training.targets import summed_loss, target_logits
+
+STEP, MICRO, STEPS, ROUNDS = 128, 16, 4, 3
+SIZE = 1024  # of the large product
+
+
+def matmul_rate() -> float:
+    """Floating-point operations a second of a large product, by one thread."""
+    a, b = torch.randn(2, SIZE, SIZE)
+    return 2 * SIZE**3 / cpu_seconds(lambda: a @ b, at_least=1.5)
+
+
+def steps_of(depth: int) -> tuple[list[dict[str, Any]], float]:
+    """The micro-batches of a few steps, and the CPU seconds that a step of them took to make."""
+    source = Translations(depth, 8, STEP * STEPS, Codebook.sample(depth, 8), (20, 40), text="composite")
+    tokenizer = make_tokenizer(source)
+    dataset = PositionDataset(
+        Plan(source, curriculum_named("no-dropout", others=0.25)), Encoder(tokenizer, source.bank)
+    )
+    collator = Collator(tokenizer.pad_token_id, MICRO)
+    dataset.__getitems__(list(range(STEP)))  # what is made once is made
+    start = time.process_time()
+    batches = [collator(dataset.__getitems__(list(range(k * STEP, (k + 1) * STEP)))) for k in range(STEPS)]
+    return batches, (time.process_time() - start) / STEPS
+
+
+def training_step(model: StudentForCausalLM, step: dict[str, Any], optimizer: Any) -> None:
+    for batch in step["micro_batches"]:
+        summed_loss(*target_logits(model, batch)).backward()
+    optimizer.step()
+    optimizer.zero_grad()
+
+
+def timed(sides: dict[str, Callable[[], object]]) -> dict[str, float]:
+    """CPU seconds of each side, the median of rounds in which all take their turn."""
+    spent: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(ROUNDS):
+        for name, side in sides.items():
+            start = time.process_time()
+            side()
+            spent[name].append(time.process_time() - start)
+    return {name: statistics.median(seconds) for name, seconds in spent.items()}
+
+
+def measure() -> Iterator[Row]:
+    torch.set_num_threads(1)
+    for depth in (3, 5):
+        batches, making = steps_of(depth)
+        ours = StudentForCausalLM(student_config(depth, 8, heads=4, mlp=256, lag=True))
+        stock = copy.deepcopy(ours)
+        stock.set_attn_implementation("sdpa")
+        work = {
+            name: functools.partial(training_step, model, batches[0], muon_adamw(model, 1e-4, 1e-4))
+            for name, model in (("ours", ours), ("stock", stock))
+        }
+        with FlopCounterMode(display=False) as counter:
+            work["ours"]()
+        seconds = timed(work)
+        at = {"depth": depth, "step": STEP, "micro_batch": MICRO}
+        rate = counter.get_total_flops() / seconds["ours"]
+        yield Row("matmul rate", rate / 1e9, "GFLOP/s", matmul_rate() / 1e9, 0.6, "ratio", extra=at, at=f"d={depth}")
+        per_sample = {name: 1e3 * spent / STEP for name, spent in seconds.items()}
+        yield Row(
+            "step", per_sample["ours"], "ms/sample", per_sample["stock"], better="less", extra=at, at=f"d={depth}"
+        )
+        yield Row("generator", 100 * making / seconds["ours"], "%", better="less", extra=at, at=f"d={depth}")
+        tokens = [batch["attention_mask"] for step in batches for batch in step["micro_batches"]]
+        padding = 1 - sum(int(mask.sum()) for mask in tokens) / sum(mask.numel() for mask in tokens)
+        yield Row("padding", 100 * padding, "%", goal=10, better="less", extra=at, at=f"d={depth}")
+
+
+if __name__ == "__main__":
+    main("A training step of the student, one thread", measure)
