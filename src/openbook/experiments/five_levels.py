@@ -55,8 +55,7 @@ def _unit(name: str, samples: int, seed: int, setting: str) -> Unit:
     curve = CURVES[name]
     told = {"curriculum": curve.curriculum, **TOLD.get(name, {}), **SETTINGS.get(name, {}).get(setting, {})}
     curriculum = told.pop("curriculum")
-    watched = {"exam.every": samples // 128 // 4}
-    spec = taught(curriculum, samples, depth=DEPTH, chars=CHARS, seed=seed, reads=curve.reads, **watched, **told)
+    spec = taught(curriculum, samples, depth=DEPTH, chars=CHARS, seed=seed, reads=curve.reads, **told)
     about = {"curve": name, "samples": samples, "seed": seed, "chars": CHARS, "setting": setting}
     return Unit({**about, "learned": [{**spec, "base": "student-deep"}]}, seconds=0.5)
 
