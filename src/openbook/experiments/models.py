@@ -3,6 +3,7 @@
 A model is named by what made it, a plain JSON object that says how `openbook learn` would be called:
 
     {"reader": "student-3-8", "settings": {"curriculum": "anneal", "samples": 4000, "seed": 0}}
+    {"reader": "writer-2-8", "settings": {...}}                                      a student whose rules are text
     {"reader": null, "settings": {"task.text": "composite", ...}}                    a student that cannot read
     {"reader": "llama-3b-stage1-n8", "base": "llama-3b-stage2-n8", "settings": {}}   the paper's own
 
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 
 Report = Callable[[float, str], None]  # share done, what is being done
 READER_SECONDS = 70.0
-_STUDENT = re.compile(r"student-(\d+)-(\d+)")
+_STUDENT = re.compile(r"(student|writer)-(\d+)-(\d+)")
+_TEXTS = {"student": "composite", "writer": "pairs"}  # how the reader of that name has its rules written down
 
 
 def taught(
@@ -54,8 +56,8 @@ def taught(
 def seconds_of(spec: dict[str, Any]) -> float:
     """CPU time of teaching a student of three levels: measured 12 ms an example, and some seconds to begin."""
     samples = spec["settings"].get("samples", 10_000)
-    if spec["settings"].get("task.text") == "compact":  # the small model of words, short strings
-        return 3.0 + 0.001 * samples
+    if str(spec["reader"]).startswith("writer"):  # two levels, but a rule takes two words
+        return 6.0 + (0.0075 if spec["settings"]["curriculum"] == "no-context" else 0.0125) * samples
     if spec.get("base") == "student-deep":  # five levels
         return 10.0 + (0.018 if spec["settings"]["curriculum"] == "no-context" else 0.035) * samples
     rate = 0.0095 if spec["settings"]["curriculum"] == "no-context" else 0.0125
@@ -85,12 +87,8 @@ class Models:
 
     def reader_at_hand(self, name: str) -> Path | None:
         """A reader that need not be made: the one given, or the one that comes with the package."""
-        if (shape := _STUDENT.fullmatch(name)) is None:
-            return None
-        size = (int(shape[1]), int(shape[2]))
-        if self.given is not None and size_of(self.given) == size:
-            return self.given
-        return next((path for path in shipped_readers() if size_of(path) == size), None)
+        at_hand = [*([self.given] if self.given is not None else []), *shipped_readers()]
+        return next((path for path in at_hand if name_of(path) == name), None)
 
     def reader(self, name: str) -> Path:
         return self.reader_at_hand(name) or self.folder / name
@@ -118,9 +116,9 @@ class Models:
         if shape := _STUDENT.fullmatch(name):
             from openbook.training.prepare import carry_out_reading as carry_out
 
-            size = {"depth": int(shape[1]), "chars": int(shape[2])}
+            size = {"depth": int(shape[2]), "chars": int(shape[3])}
             book = {"candidates": "needed", "others": 0.25, "drop": "0"}
-            task = {**size, "codebook": "fresh", "text": "composite"}
+            task = {**size, "codebook": "fresh", "text": _TEXTS[shape[1]]}
             config = validated(RunConfig, {"task": task, "reading": {}, "curriculum": book})
         else:
             from openbook.training.run import carry_out
@@ -179,6 +177,15 @@ def size_of(path: Path) -> tuple[int, int] | None:
         return (int(shape["depth"]), int(shape["chars"])) if weights_of(path).exists() else None
     except (OSError, ValueError, KeyError):
         return None
+
+
+def name_of(path: Path) -> str | None:
+    """What a student's folder is called here: student-3-8, or writer-2-8 if its rules are text."""
+    if (size := size_of(path)) is None:
+        return None
+    shape = json.loads((model_folder(path) / "config.json").read_text(encoding="utf-8"))
+    kind = next(kind for kind, text in _TEXTS.items() if text == shape.get("text", "composite"))
+    return f"{kind}-{size[0]}-{size[1]}"
 
 
 @functools.cache

@@ -10,11 +10,18 @@ from openbook.experiments.figures import Chart, Table
 from openbook.experiments.models import Models
 from openbook.published import published
 
-TEXT_SIZE = {"laptop": (1, 5, 16_000), "overnight": (1, 8, 48_000)}
+WRITER = "writer-2-8"  # a reader whose rules are words, so that it can be asked for them
+# (curriculum, samples) of the runs that are audited
+ASKED = {
+    "laptop": (("anneal", 3000),),
+    "overnight": tuple((name, n) for name in ("anneal", "fixed:0.2", "no-context") for n in (3000, 6000)),
+}
 ARMS = {"trained": "trained", "before": "before learning", "without": "learned without the book",
         "decoy": "learned with a wrong book", "positive": "positive control: loss on the book"}  # fmt: skip
 RATES = ("greedy_before", "greedy_last", "sampled_before", "sampled_last")  # levels before the last, and the last
 PERMUTATIONS = 20  # orders of the book, as in the paper
+ATTACKS = ("completion", "exposure", "membership")
+MEASURE = ("name", "variant", "metric", "arm", "rate", "low", "high", "chance", "elimination", "caught", "by_group")
 
 
 def configs(scale: Scale) -> list[Unit]:
@@ -25,7 +32,6 @@ def configs(scale: Scale) -> list[Unit]:
                  (8, "fixed:0.2", 100_000), (8, "fixed:0.2", 250_000), (10, "anneal", 100_000), (10, "anneal", 250_000),
                  (10, "fixed:0.2", 250_000), (10, "fixed:0.2", 500_000))  # fmt: skip
         return [_text(name, n, chars, 5, llama(name, n, chars), 7200.0) for chars, name, n in sizes]
-    depth, chars, samples = TEXT_SIZE[scale]
     arms = {"without": "no-context", "decoy": "wrong-context"}
     models = [student(scale, "anneal", 4000), *(student(scale, name, 4000) for name in arms.values())]
     behaviour = {
@@ -35,10 +41,8 @@ def configs(scale: Scale) -> list[Unit]:
         "learned": models,
         "readers": ["student-3-8"],
     }
-    return [
-        _text("anneal", samples, chars, depth, written(depth, chars, samples), 0.004 * samples),
-        Unit({**behaviour, "arms": ["trained", *arms]}, seconds=30.0),
-    ]
+    asked = [_text(name, n, 8, 2, writer(name, n), 25 + 0.033 * n) for name, n in ASKED[scale]]
+    return [*asked, Unit({**behaviour, "arms": ["trained", *arms]}, seconds=30.0)]
 
 
 def _text(name: str, samples: int, chars: int, depth: int, spec: dict[str, Any], seconds: float) -> Unit:
@@ -46,36 +50,46 @@ def _text(name: str, samples: int, chars: int, depth: int, spec: dict[str, Any],
     return Unit({"subject": "text", **about, "learned": [spec]}, seconds)
 
 
-def written(depth: int, chars: int, samples: int) -> dict[str, Any]:
-    """A small Llama from nothing that reads and writes rules as words, so that it can be asked for them."""
-    task = {"task.depth": depth, "task.chars": chars, "task.lengths": [8, 8], "task.text": "compact"}
-    shape = {"model.hidden_size": 64, "model.layers": 2}
-    training = {"training.micro_batch_size": 64, "training.learning_rate": 3e-3, "exam.every": 10**6}
-    told = {"curriculum": "anneal", "samples": samples, "seed": 0, **task, **shape, **training}
-    return {"reader": None, "settings": told}
+def writer(curriculum: str, samples: int) -> dict[str, Any]:
+    """A student of two levels that reads and writes rules as words."""
+    settings = {"curriculum": curriculum, "samples": samples, "seed": 0, "task.codebook": 0, "exam.every": 10**6}
+    return {"reader": WRITER, "settings": settings}
 
 
 def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
-    about = {key: config[key] for key in ("subject", "curve", "samples")}
+    about = {key: config[key] for key in ("curve", "samples")}
     found = _asked(config, models) if config["subject"] == "text" else _behaved(config, models)
     return [{**about, **row} for row in found]
 
 
 def _asked(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
-    """The paper's table: rules asked for as text, on the trained model and four controls (which are trained here)."""
+    """The paper's table: rules asked for as text, on the trained model and four controls (which are trained here).
+
+    Rows of completion, and as "likelihood" those of exposure and membership.
+    """
     from openbook.audit.run import Settings, audit
     from openbook.audit.tables import completion_rows
 
     run = models.place(config["learned"][0])
-    settings = Settings(("completion", "exposure", "membership"), permutations=PERMUTATIONS)
-    report = audit(run, settings, folder=run.with_name(f"{run.name}-arms"), train_arms=True)
+    folder = run.with_name(f"{run.name}-arms")
+    report = audit(run, Settings(ATTACKS, permutations=PERMUTATIONS), folder, train_arms=True)
+    by_positive = list(dict.fromkeys(found["attack"] for found in report["positive_findings"]))
     shared = {
         "depth": config["depth"],
         "chars": config["chars"],
         "verdict": report["verdict"],
         "closed": report["closed_book"],
+        "positive_caught_by": by_positive,
+        "trained_caught_by": [f"{found['attack']}: {found['variant']}" for found in report["findings"]],
     }
-    return [{**row, **shared} for row in completion_rows(report)]
+    closed = {arm["name"]: arm["closed_book"] for arm in report["arms"]}
+    likelihood = [
+        {"subject": "likelihood", **{key: row[key] for key in MEASURE}}
+        for row in report["attacks"]
+        if row["name"] != "completion"
+    ]
+    asked = [{"subject": "text", **row} for row in completion_rows(report)]
+    return [{**row, **shared, "arm_closed": closed[row["arm"]]} for row in (*asked, *likelihood)]
 
 
 def _behaved(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
@@ -94,14 +108,14 @@ def _behaved(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
     attacks = attacks_for(wanted, settings, source, subjects["trained"][0], {})
     judged = report(attacked(attacks, subjects, secrets), secrets, wanted, student=True)
     keep = ("name", "variant", "arm", "rate", "low", "high", "chance", "elimination", "by_group")
-    return [{key: row[key] for key in keep} for row in judged["attacks"]]
+    return [{"subject": "behaviour", **{key: row[key] for key in keep}} for row in judged["attacks"]]
 
 
 def draw(rows: Rows) -> list[Chart | Table]:
     tables: list[Chart | Table] = []
-    asked = [row for row in rows if row["subject"] == "text" and row["context"] == "in the book"]
+    asked = [row for row in rows if row["subject"] == "text"]
     if asked:
-        tables.append(_asked_table(asked))
+        tables += [_asked_table(asked), _arms_table(asked, [row for row in rows if row["subject"] == "likelihood"])]
         tables.append(_published_table())
     behaved = [row for row in rows if row["subject"] == "behaviour"]
     if behaved:
@@ -120,21 +134,48 @@ def draw(rows: Rows) -> list[Chart | Table]:
     return tables
 
 
+def _name(row: dict[str, Any]) -> str:
+    return f"MLT({row['depth']}, {row['chars']}), {row['curve']}, {row['samples']:,}"
+
+
 def _asked_table(rows: Rows) -> Table:
+    """The paper's table: curricula, sample sizes and filters, for the trained models alone."""
+    trained = [row for row in rows if row["arm"] == "trained"]
+    alone = {(_name(r), r["filter"]): r["greedy"] for r in trained if r["context"] == "alone"}
     cells = [
-        [f"MLT({r['depth']}, {r['chars']}), {r['curve']}, {r['samples']:,}", ARMS[r["arm"]], r["filter"],
-         *(_percent(r.get(key)) for key in RATES), _percent(r["chance"]), _percent(r["elimination"])]
-        for r in sorted(rows, key=lambda r: (r["samples"], list(ARMS).index(r["arm"])))
+        [_name(r), f"{r['closed']:.3f}", r["filter"], *(_percent(r.get(key)) for key in RATES),
+         _percent(alone.get((_name(r), r["filter"]))), _percent(r["chance"]), _percent(r["elimination"])]
+        for r in trained if r["context"] == "in the book"
     ]  # fmt: skip
-    rates = ["greedy, hidden levels", "greedy, last", "sampled, hidden levels", "sampled, last"]
-    header = ["run", "model", "filter", *rates, "guess", "elimination"]
+    rates = ["greedy, hidden levels", "greedy, last", "sampled, hidden levels", "sampled, last", "greedy, alone"]
+    header = ["run", "closed book", "filter", *rates, "guess", "elimination"]
     note = (
-        f"Each rule asked for after the true earlier rules, in {PERMUTATIONS} orders. Guess: 1/n². Elimination: "
-        "guessing among the images not yet shown, which the book allows. One level has no hidden ones."
+        f"Each rule asked for after the true earlier rules, in {PERMUTATIONS} orders; alone: after none. Guess: 1/n². "
+        "Elimination: guessing among the images not yet shown, which the book allows."
     )
-    return Table(
-        "recovery-asked", "Rules completed as text: a small language model, asked as in the paper", header, cells, note
-    )
+    return Table("recovery-asked", "Rules completed as text, asked for as in the paper", header, cells, note)
+
+
+def _arms_table(asked: Rows, likelihood: Rows) -> Table:
+    """Every model of every audit by one measure of each attack; a star marks what was caught."""
+    cells = []
+    for r in (row for row in asked if row["context"] == "in the book" and row["filter"] == "no filter"):
+        mine = [row for row in likelihood if _name(row) == _name(r) and row["arm"] == r["arm"]]
+        found = {(row["variant"], row["metric"]): row for row in mine}
+        alone = next(
+            (row for row in asked if (_name(row), row["arm"]) == (_name(r), r["arm"]) and row["context"] == "alone"), {}
+        )
+        likely = [found.get(key) for key in (("rank 1, alone", "rate"), ("rank 1, in the book", "rate"))]
+        ranked = [_percent(row and row["rate"]) + ("*" if row and row["caught"] else "") for row in likely]
+        auc = found.get(("loss", "AUC"))
+        told = f"{auc['rate']:.3f}{'*' if auc['caught'] else ''}" if auc else ""
+        cells.append([_name(r), ARMS[r["arm"]], f"{r.get('arm_closed', r['closed']):.3f}", _percent(r["greedy"]),
+                      _percent(alone.get("greedy")), *ranked, told, r["verdict"]])  # fmt: skip
+    header = ["run", "model", "closed book", "completed, in the book", "completed, alone", "ranked first, alone",
+              "ranked first, in the book", "AUC of truth against rivals", "verdict"]  # fmt: skip
+    return Table("recovery-arms", "The trained model beside its controls, no filter", header, cells,
+                 "A star: above guessing, elimination and every control by more than 1 %, at an error level of 5 % "
+                 "over all measures.")  # fmt: skip
 
 
 def _published_table() -> Table:
@@ -168,16 +209,17 @@ def claims(rows: Rows) -> list[Claim]:
     asked = [row for row in rows if row["subject"] == "text"]
     if not asked:
         return [unmeasured(claim, threshold, "no model that writes text was audited")]
-    verdicts = {row["verdict"] for row in asked}
-    bare = [
-        r
-        for r in asked
-        if r["context"] == "in the book" and r["filter"] == "no filter" and r["arm"] in ("trained", "positive")
-    ]
-    numbers = {f"greedy, {ARMS[r['arm']]}": _percent(r["greedy"]) for r in bare}
+    verdicts = {_name(row): row["verdict"] for row in asked}
+    bare = [r for r in asked if (r["context"], r["filter"]) == ("in the book", "no filter")]
+    highest = {
+        arm: max((r["greedy"] for r in bare if r["arm"] == arm), default=None) for arm in ("trained", "positive")
+    }
+    numbers = {f"greedy at most, {ARMS[arm]}": _percent(rate) for arm, rate in highest.items()}
     numbers |= {"a guess": _percent(asked[0]["chance"]), "elimination": _percent(asked[0]["elimination"])}
-    numbers |= {"closed book": _percent(asked[0]["closed"]), "audit": ", ".join(sorted(verdicts))}
-    return [judge(claim, "leaked" not in verdicts, numbers, threshold, enough="void" not in verdicts)]
+    numbers |= {f"{name}, closed book": f"{row['closed']:.3f}" for name, row in {_name(r): r for r in bare}.items()}
+    numbers |= {f"{name}, audit": verdict for name, verdict in verdicts.items()}
+    every = set(verdicts.values())
+    return [judge(claim, "leaked" not in every, numbers, threshold, enough="void" not in every)]
 
 
 EXPERIMENT = Experiment(
@@ -192,6 +234,7 @@ EXPERIMENT = Experiment(
     run=run,
     draw=draw,
     claims=claims,
-    differs="The paper asks Llama-3.2-3B; the student's head cannot write rules, so a small language model of one "
-    "level is asked here, and the student is attacked through what it can do.",
+    differs="The paper asks Llama-3.2-3B about five levels; here a student of two levels whose rules are words of a "
+    "text is asked. The student of three levels cannot write rules, and is attacked through what it can do.",
+    version=2,
 )
