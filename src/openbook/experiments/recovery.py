@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from openbook.audit.statistics import harmonic_share
 from openbook.experiments.curricula import llama, student
 from openbook.experiments.experiment import Claim, Experiment, Rows, Scale, Unit, judge, unmeasured
 from openbook.experiments.figures import Chart, Table
@@ -41,7 +42,7 @@ def configs(scale: Scale) -> list[Unit]:
         "learned": models,
         "readers": ["student-3-8"],
     }
-    asked = [_text(name, n, 8, 2, writer(name, n), 25 + 0.033 * n) for name, n in ASKED[scale]]
+    asked = [_text(name, n, 8, 2, writer(name, n), 15 + 0.025 * n) for name, n in ASKED[scale]]
     return [*asked, Unit({**behaviour, "arms": ["trained", *arms]}, seconds=30.0)]
 
 
@@ -181,7 +182,8 @@ def _arms_table(asked: Rows, likelihood: Rows) -> Table:
 def _published_table() -> Table:
     cells = [
         [f"MLT(5, {r['chars']}), {r['curriculum']}, {r['samples']:,}", r["filter"],
-         *(_percent(r[key] / 100) for key in RATES), _percent(1 / r["chars"] ** 2), _percent(_eliminated(r["chars"]))]
+         *(_percent(r[key] / 100) for key in RATES),
+         *map(_percent, (1 / r["chars"] ** 2, harmonic_share(r["chars"] ** 2)))]
         for r in published("recovery")
     ]  # fmt: skip
     header = ["run", "filter", "greedy, levels 1 to 4", "greedy, level 5", "sampled, levels 1 to 4", "sampled, level 5",
@@ -189,11 +191,6 @@ def _published_table() -> Table:
     return Table(
         "recovery-published", "Published, not ours: Llama-3.2-3B (tables of the paper's appendix)", header, cells
     )
-
-
-def _eliminated(chars: int) -> float:
-    """What guessing among the images not yet shown scores on average: H(n²) / n²."""
-    return sum(1 / k for k in range(1, chars**2 + 1)) / chars**2
 
 
 def _percent(value: Any) -> str:
