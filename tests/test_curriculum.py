@@ -300,3 +300,24 @@ def test_what_a_curriculum_of_ones_own_returns_is_checked(chosen: list[list[int]
 def test_numbers_leave_out_what_is_closed() -> None:
     opened = Opened(np.array([[[2, -1, 0], [-1, -1, -1]]]), np.array([0]))
     assert opened.numbers(0) == [[2, 0], []]
+
+
+@pytest.mark.parametrize(
+    ("progress", "closed", "alone"),
+    [
+        (0.0, 0.0, 1),
+        (0.03, 0.25, 1),
+        (0.35, 0.25, 1),
+        (0.52, 1, 1),
+        (0.58, 1, 1),
+        (0.6, 0.3, 0),
+        (0.8, 1, 0),
+        (1, 1, 0.25),
+    ],
+)
+def test_the_patient_curriculum_closes_one_section_before_it_closes_all(
+    progress: float, closed: float, alone: float
+) -> None:
+    patient = curriculum_named("patient")
+    assert float(patient.drop.at(progress)) == pytest.approx(closed)
+    assert float(patient.alone(progress)) == pytest.approx(alone)

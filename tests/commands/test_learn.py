@@ -28,6 +28,7 @@ SMALL = [
     "--set",
     "exam.samples=8",
 ]
+COT = ("--method", "chain-of-thought")
 TASK = ["--depth", "2", "--chars", "3", "--set", "task.lengths=[4, 6]", *SMALL]
 
 
@@ -100,7 +101,7 @@ def test_the_task_under_every_curriculum(curriculum: str, tmp_path: Path, told: 
 
 
 def test_prepare_then_learn(tmp_path: Path, told: Any) -> None:
-    ready, code = told("prepare", *TASK, "--samples", 128, "--out", tmp_path / "ready")
+    ready, code = told("prepare", *COT, *TASK, "--samples", 128, "--out", tmp_path / "ready")
     assert code == 0 and ready["steps"] == 2
     config = Run(tmp_path / "ready").read("config.json")
     assert (config["task"]["codebook"], config["task"]["chain"]) == ("fresh", "explicit")
@@ -113,7 +114,8 @@ def test_prepare_then_learn(tmp_path: Path, told: Any) -> None:
 
 def test_prepare_can_be_told_otherwise(tmp_path: Path, told: Any) -> None:
     plan, code = told(
-        "prepare", *TASK, "--samples", 64, "--set", "task.chain=silent", "--set", "curriculum.silence=0.5", "--dry-run"
+        *("prepare", *COT, *TASK, "--samples", 64, "--dry-run"),
+        *("--set", "task.chain=silent", "--set", "curriculum.silence=0.5"),
     )
     assert code == 0 and {point["silent"] for point in plan["schedule"]} == {0.5}
 
@@ -270,3 +272,13 @@ def test_a_loss_that_explodes_ends_the_run_with_step_and_positions(tmp_path: Pat
     complaint = refused("learn", "--data", facts, *settings, "--out", tmp_path / "run")
     assert "is not finite at step " in complaint and "positions " in complaint and "before the update" in complaint
     assert not Run(tmp_path / "run").finished
+
+
+@pytest.mark.parametrize("flags", [["--samples", "5000"], ["--learning-rate", "0.5"]])
+def test_a_course_that_ends_by_itself_takes_no_length_and_no_rate(flags: list[str], refused: Any) -> None:
+    assert "leave out" in refused("prepare", "--depth", 3, "--dry-run", *flags)
+
+
+def test_the_plan_of_a_student_from_nothing_is_a_students(told: Any) -> None:
+    plan, _ = told("learn", "--set", "task.text=composite", "--dry-run")
+    assert 450_000 < plan["parameters"] < 550_000  # as the reader that ships

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+import openbook
 from openbook.curriculum import curriculum_named
 from openbook.errors import InputError
 from openbook.schedule import Schedule
@@ -140,3 +141,24 @@ def test_a_config_that_is_not_there_is_refused(tmp_path: Path) -> None:
 def test_shipped_configs_are_valid() -> None:
     for name in shipped():
         assert configured(RunConfig, name, [], {}), name
+
+
+def test_a_seed_is_that_of_codebook_and_strings_too_unless_they_have_their_own() -> None:
+    task = configured(RunConfig, None, [], {"seed": 3}).task
+    assert task is not None and (task.codebook, task.seed) == (3, 3)
+    task = configured(RunConfig, None, ["task.codebook=1", "task.seed=0"], {"seed": 3}).task
+    assert task is not None and (task.codebook, task.seed) == (1, 0)
+    assert configured(RunConfig, None, ["task.codebook=fresh"], {"seed": 3}).task.codebook == "fresh"  # type: ignore[union-attr]
+
+
+def test_a_student_is_not_taught_a_task_that_it_has_no_words_for() -> None:
+    reader = Path(openbook.__file__).parent / "checkpoints" / "student-3-8"
+    task = configured(RunConfig, None, [], {"model.path": str(reader)}).task
+    assert task is not None and (task.depth, task.chars, task.text) == (3, 8, "composite")
+    with pytest.raises(InputError, match=r"student of MLT\(3, 8\).*task.depth is 2"):
+        configured(RunConfig, None, [], {"model.path": str(reader), "task.depth": 2})
+
+
+def test_what_was_made_from_nothing_has_nothing_to_keep() -> None:
+    with pytest.raises(InputError, match="made from nothing"):
+        configured(RunConfig, "student-deep", [], {}).check_start()

@@ -10,6 +10,7 @@ import pytest
 import torch
 from tests.tiny import byte_level, tiny, word_level
 
+import openbook
 from openbook.book import ListSource, Translations
 from openbook.errors import InputError
 from openbook.task import Codebook
@@ -18,6 +19,7 @@ from openbook.training.config import LoraConfig, ModelConfig
 from openbook.training.models import (
     load,
     load_or_make,
+    load_shape,
     load_tokenizer,
     make_model,
     make_tokenizer,
@@ -157,3 +159,19 @@ def test_frozen_weights_stay_and_a_name_that_is_not_there_is_refused() -> None:
     assert trained and not any("self_attn" in name or "embed_tokens" in name for name in trained)
     with pytest.raises(InputError, match="'self_atn'"):
         freeze(model, ["self_atn"])
+
+
+def test_a_student_from_nothing_has_the_shape_of_one_that_reads() -> None:
+    """Else a comparison of the two would be one of sizes as well."""
+    reader = load_shape(str(Path(openbook.__file__).parent / "checkpoints" / "student-3-8"))
+    made, _ = load_or_make(ModelConfig(), Translations(3, 8, 4, text="composite"), seed=0)
+    names = (
+        "hidden_size",
+        "intermediate_size",
+        "num_attention_heads",
+        "head_dim",
+        "num_hidden_layers",
+        "lag",
+        "stride",
+    )
+    assert {name: getattr(made.config, name) for name in names} == {name: getattr(reader, name) for name in names}

@@ -58,7 +58,7 @@ def learn(
 
     The paper's task, from a model that can read the book:
 
-        openbook learn --model runs/prepare --depth 2 --chars 8 --curriculum anneal
+        openbook learn --model runs/prepare --samples 4000 --curriculum anneal
 
     Parameters
     ----------
@@ -69,19 +69,19 @@ def learn(
     model
         Folder, run or Hugging Face name to start from; without it, a small Llama is made.
     curriculum
-        no-context, fixed:0.2, anneal, no-dropout or wrong-context.
+        no-context, fixed:0.2, anneal, no-dropout, wrong-context or patient.
     samples
         Examples to train on.
     epochs
         Times every example is seen.
     learning_rate
-        Peak learning rate.
+        Peak learning rate (under Muon of all but the matrices, which have training.matrix_learning_rate).
     depth
-        Levels of the task.
+        Levels of the task; a student's own, if it starts from one.
     chars
-        Characters in each of the task's alphabets.
+        Characters in each of the task's alphabets, likewise.
     seed
-        Seed of everything random.
+        Seed of everything random; --set task.codebook and task.seed can keep the codebook and the strings.
     out_folder
         Folder of the run.
     set_
@@ -146,7 +146,8 @@ def prepare(
     config
         YAML file, or the name of a shipped config; flags and --set go over it.
     method
-        reading (for the student) or chain-of-thought (for any model).
+        reading (the default, makes a student) or chain-of-thought (for any model; the default with --model or
+        --config).
     model
         Folder or Hugging Face name to start from; without it, a small Llama is made.
     depth
@@ -154,9 +155,9 @@ def prepare(
     chars
         Characters in each alphabet.
     samples
-        Codebooks to train on, one example each.
+        Codebooks to train on, one example each (chain-of-thought only; reading ends when it is mastered).
     learning_rate
-        Peak learning rate.
+        Peak learning rate (chain-of-thought only).
     seed
         Seed of everything random.
     out_folder
@@ -182,12 +183,13 @@ def prepare(
         "training.learning_rate": learning_rate,
         "seed": seed,
     }
+    method = method or ("reading" if model is None and config is None else "chain-of-thought")
     if method == "reading" and (model is not None or samples is not None or learning_rate is not None):
         raise InputError(
-            "--method reading makes its own student and ends when it can read: leave out --model, --samples"
+            "reading makes its own student and ends when it can read: leave out --model, --samples and "
+            "--learning-rate, or ask for --method chain-of-thought"
         )
-    alone = model is None and config is None and samples is None
-    stage = _STAGE_ONE[method or ("reading" if alone else "chain-of-thought")]
+    stage = _STAGE_ONE[method]
     return _run(config, set_, flags, stage, out_folder, Going(force, resume, allow_changes), dry_run, json)
 
 

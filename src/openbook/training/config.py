@@ -28,9 +28,9 @@ class TaskConfig(Strict):
     chars: int = Field(8, ge=2, le=255)
     lengths: tuple[int, int] = Field((20, 40), description="shortest and longest string, both even")
     codebook: int | str = Field(
-        0, description="seed of the codebook, a codebook file, or 'fresh' for a new one each time"
+        0, description="seed of the codebook (the run's own, if not given), a file, or 'fresh' for a new one each time"
     )
-    seed: int = Field(0, description="seed of the input strings")
+    seed: int = Field(0, description="seed of the input strings; the run's own, if not given")
     text: Literal["released", "compact", "composite", "pairs"] = Field(
         "compact", description="how it is written down; composite and pairs are the student's"
     )
@@ -165,20 +165,28 @@ _STUDENT: dict[str, Any] = {
 }
 
 
-def _fit_to_student(values: dict[str, Any]) -> None:
-    """A student's vocabulary is made for one task, which therefore need not be named again."""
-    model = values.get("model")
-    path = Path(str(model["path"])) if isinstance(model, dict) and model.get("path") else None
-    task = values.get("task")
-    if path is None or not isinstance(task, dict):
-        return
+def _student_at(path: Path) -> dict[str, Any] | None:
+    """The task that a student's vocabulary is made for; None if there is no student."""
     for folder in (path / "model", path):
         with contextlib.suppress(OSError, ValueError):
             shape = json.loads((folder / "config.json").read_text(encoding="utf-8"))
             if shape.get("model_type") == "openbook_student":
-                made_for = {"text": shape.get("text", "composite"), "depth": shape["depth"], "chars": shape["chars"]}
-                values["task"] = {**made_for, **{k: v for k, v in task.items() if v is not None}}
-                return
+                return {"text": shape.get("text", "composite"), "depth": shape["depth"], "chars": shape["chars"]}
+    return None
+
+
+def _fit_to_student(values: dict[str, Any]) -> None:
+    """A student's task need not be named again, and no other can be."""
+    model, task = values.get("model"), values.get("task")
+    path = model.get("path") if isinstance(model, dict) else None
+    if not path or not isinstance(task, dict) or (made_for := _student_at(Path(str(path)))) is None:
+        return
+    told = {key: value for key, value in task.items() if value is not None}
+    other = [f"task.{key} is {told[key]}" for key, own in made_for.items() if told.get(key, own) != own]
+    if other:
+        named = "MLT({depth}, {chars}) in {text} text".format(**made_for)
+        raise ValueError(f"{path} is a student of {named}, but {', '.join(other)}")
+    values["task"] = {**made_for, **told}
 
 
 class RunConfig(Strict):
@@ -207,6 +215,9 @@ class RunConfig(Strict):
         if filled.get("data") is None and filled.get("task") is None:
             filled["task"] = {}
         _fit_to_student(filled)
+        if isinstance(task := filled.get("task"), dict):
+            seeds = dict.fromkeys(("codebook", "seed"), filled.get("seed", 0))
+            filled["task"] = {**task, **{key: seed for key, seed in seeds.items() if task.get(key) is None}}
         training = filled.get("training") or {}
         if isinstance(training, dict):  # anything else is refused by its own rules
             model = filled.get("model") or {}
@@ -233,6 +244,13 @@ class RunConfig(Strict):
         if self.data is not None and self.task is not None:
             raise ValueError("both 'data' and 'task' are given: train on one of them")
         return self
+
+    def check_start(self) -> None:
+        """Refuse to keep weights that nothing has taught anything."""
+        if self.training.freeze and self.model.path is None:
+            raise InputError(
+                "training.freeze keeps weights as they are, but the model is made from nothing: give --model"
+            )
 
 
 Config = TypeVar("Config", bound=BaseModel)

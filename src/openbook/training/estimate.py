@@ -13,8 +13,18 @@ from openbook.curriculum import Plan
 from openbook.errors import InputError
 from openbook.training.config import ModelConfig, RunConfig
 from openbook.training.encode import IGNORED, Encoder
-from openbook.training.models import llama_config, load_shape, load_tokenizer, make_tokenizer, window_of
+from openbook.training.models import (
+    freeze,
+    is_student,
+    llama_config,
+    load_shape,
+    load_tokenizer,
+    make_tokenizer,
+    untaught,
+    window_of,
+)
 from openbook.training.run import plan_of, sources_of
+from openbook.training.student import StudentForCausalLM
 
 PROBED = 128  # positions looked at, spread evenly over training
 BYTES = {"float32": 4, "bfloat16": 2, "auto": 2}
@@ -22,6 +32,7 @@ BYTES = {"float32": 4, "bfloat16": 2, "auto": 2}
 
 def estimate(config: RunConfig) -> dict[str, Any]:
     """The plan of a run. Where a model's files are not at hand, its shape in the config stands in for them."""
+    config.check_start()
     source, _ = sources_of(config)
     plan = plan_of(config, source)
     tokenizer, shape, exact = _shape(config, source)
@@ -30,7 +41,9 @@ def estimate(config: RunConfig) -> dict[str, Any]:
     encoder = Encoder(tokenizer, source.bank, window, config.think, chat, config.training.loss)
     lengths, targets, dropped, cut = _probe(plan, encoder)
     steps = -(-plan.total // config.training.step_size)
+    freeze(shape, config.training.freeze)
     parameters = sum(p.numel() for p in shape.parameters())
+    trained = sum(p.numel() for p in shape.parameters() if p.requires_grad)
     return {
         "examples": plan.size,
         "positions": plan.total,
@@ -44,7 +57,7 @@ def estimate(config: RunConfig) -> dict[str, Any]:
         "prompts_cut": round(cut / len(lengths), 2),
         "tokens_are": "counted with the model's tokenizer" if exact else "estimated without the model's tokenizer",
         "parameters": parameters,
-        "memory": memory(config, shape.config, parameters, int(lengths.max()), float(targets.mean())),
+        "memory": memory(config, shape.config, parameters, trained, int(lengths.max()), float(targets.mean())),
         "learning_rate": config.training.learning_rate,
         "schedule": [
             {
@@ -61,6 +74,9 @@ def _shape(config: RunConfig, source: Source) -> tuple[Any, Any, bool]:
     """A tokenizer and a weightless model of the right shape; whether the tokenizer is the model's own."""
     if config.model.path is None:
         tokenizer = make_tokenizer(source, config.think)
+        if is_student(source):
+            with torch.device("meta"):
+                return tokenizer, StudentForCausalLM(untaught(source)), True
         return tokenizer, _weightless(config.model, len(tokenizer)), True
     vocabulary = config.model.vocabulary
     try:  # with a shape to fall back on, a dry run does not wait for a hub that may be out of reach
@@ -87,11 +103,14 @@ def _probe(plan: Plan, encoder: Encoder) -> tuple[np.ndarray, np.ndarray, int, i
     return np.diff(encoded.ends, prepend=0), targets, encoded.dropped_pieces, encoded.cut_prompts
 
 
-def memory(config: RunConfig, shape: Any, parameters: int, longest: int, targets: float) -> dict[str, float]:
+def memory(
+    config: RunConfig, shape: Any, parameters: int, trained: float, longest: int, targets: float
+) -> dict[str, float]:
     """Bytes of a training step, roughly: weights, gradients and two moments, activations, and the targets' logits."""
     shape = shape.get_text_config()
     width = 2 if config.training.bf16 else BYTES[config.model.dtype]
-    trained = parameters if config.model.lora is None else parameters * 0.02
+    trained = trained if config.model.lora is None else parameters * 0.02
+    outputs = getattr(shape, "outputs", shape.vocab_size)
     micro = min(config.training.micro_batch_size, config.training.step_size)
     tokens = micro * longest
     inner = getattr(shape, "intermediate_size", None) or 4 * shape.hidden_size
@@ -102,8 +121,8 @@ def memory(config: RunConfig, shape: Any, parameters: int, longest: int, targets
         "gradients": trained * BYTES[config.model.dtype],
         "optimiser": trained * 2 * BYTES[config.model.dtype],
         "activations": tokens * per_layer * layers,
-        "logits": micro * targets * shape.vocab_size * (width + 8),
-        "logits_if_everywhere": tokens * shape.vocab_size * (width + 8),
+        "logits": micro * targets * outputs * (width + 8),
+        "logits_if_everywhere": tokens * outputs * (width + 8),
     }
     total = sum(value for name, value in parts.items() if name != "logits_if_everywhere")
     return {name: float(value) for name, value in parts.items()} | {"total": float(total)}

@@ -13,8 +13,8 @@ from openbook.book.shelf import Source
 from openbook.book.translations import Translations
 from openbook.errors import InputError
 from openbook.task.text import THINK, CompactFormat, CompositeFormat, PairsFormat
-from openbook.training.config import ModelConfig
-from openbook.training.student import StudentForCausalLM, student_config  # also makes it known to transformers
+from openbook.training.config import ModelConfig, ReadingConfig
+from openbook.training.student import StudentConfig, StudentForCausalLM, student_config  # known to transformers now
 
 logging.disable_progress_bar()  # a bar for a model of a few megabytes only hides what matters
 
@@ -151,12 +151,19 @@ def is_composite(source: Source) -> bool:
     return is_student(source) and not isinstance(source.format, PairsFormat)  # type: ignore[attr-defined]
 
 
+def untaught(source: Source) -> StudentConfig:
+    """The shape of a student that was not taught to read: that of one that was, so that the two can be compared."""
+    assert isinstance(source, Translations)
+    course = ReadingConfig()
+    size = (course.width, course.heads, course.head, course.mlp + course.spare)
+    return student_config(source.depth, source.chars, *size, text=source.text, lag=course.lag)
+
+
 def _make_student(source: Source, seed: int) -> Any:
     """A student with random weights: it cannot read yet (`openbook prepare` teaches it)."""
-    assert isinstance(source, Translations)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return StudentForCausalLM(student_config(source.depth, source.chars, text=source.text))
+        return StudentForCausalLM(untaught(source))
 
 
 def llama_config(config: ModelConfig, vocabulary: int) -> Any:

@@ -86,13 +86,16 @@ class MuonAdamW(torch.optim.Optimizer):
             p.addcdiv_(state["first"], denominator, value=-group["lr"] / (1 - beta1**steps))
 
 
-def muon_adamw(model: nn.Module, matrix_lr: float, lr: float, weight_decay: float = 0.0) -> MuonAdamW:
+def muon_adamw(
+    model: nn.Module, matrix_lr: float, lr: float, weight_decay: float = 0.0, betas: tuple[float, float] = (0.9, 0.95)
+) -> MuonAdamW:
     """Matrices of the blocks to Muon; embeddings, the head and norms to AdamW."""
     outside = {id(p) for name in ("get_input_embeddings", "get_output_embeddings") for p in _parameters(model, name)}
     trained = [p for p in model.parameters() if p.requires_grad]
     matrices = [p for p in trained if p.ndim == 2 and id(p) not in outside]
     inside = {id(p) for p in matrices}
-    return MuonAdamW(matrices, [p for p in trained if id(p) not in inside], matrix_lr, lr, weight_decay=weight_decay)
+    others = [p for p in trained if id(p) not in inside]
+    return MuonAdamW(matrices, others, matrix_lr, lr, betas=betas, weight_decay=weight_decay)
 
 
 def _parameters(model: nn.Module, getter: str) -> Iterable[Tensor]:

@@ -152,6 +152,7 @@ def carry_out(
     """Train as configured and leave a run in `folder`; returns the result (the keys of `openbook learn --json`)."""
     if is_first():
         Run(folder).check_writable() if resume else Run(folder).check_free(force)
+    config.check_start()
     source, exam_source = sources_of(config)
     plan = plan_of(config, source)
     steps = -(-plan.total // config.training.step_size)
@@ -259,7 +260,7 @@ def where_to_start(
 def reopen(
     folder: Path, data: Path | None = None, samples: int | None = None, lengths: tuple[int, int] | None = None
 ) -> tuple[RunConfig, Any, Encoder, Source]:
-    """A finished run's config, model, encoder and exam source (or other data, other lengths), to examine or probe it."""
+    """A finished run's config, model, encoder and exam source (or other data or lengths), to examine or probe it."""
     run = Run(folder)
     config = validated(RunConfig, run.read("config.json"))
     if damage := run.damage():

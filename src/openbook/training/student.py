@@ -62,6 +62,11 @@ class StudentConfig(LlamaConfig):
         return self.text == "pairs"
 
     @property
+    def outputs(self) -> int:
+        """Tokens that have a logit."""
+        return self.vocab_size if self.writes else self.chars**2
+
+    @property
     def first_special(self) -> int:
         """The token of padding, the first that is special: bigrams of d+1 levels come before it."""
         return self.chars**2 * (self.depth + 1)

@@ -93,7 +93,8 @@ def optimizer_of(config: TrainingConfig, model: Any) -> torch.optim.Optimizer | 
     """Muon with AdamW if asked for; None leaves AdamW to the trainer."""
     if config.optimizer == "adamw":
         return None
-    return muon_adamw(model, config.matrix_learning_rate, config.learning_rate or 1e-3, config.weight_decay)
+    rates = (config.matrix_learning_rate, config.learning_rate or 1e-3)
+    return muon_adamw(model, *rates, config.weight_decay, config.betas)
 
 
 class ContextEnhancedTrainer(Trainer):
