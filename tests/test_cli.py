@@ -23,12 +23,23 @@ def test_the_overview_tells_the_story_in_one_screen(capsys: pytest.CaptureFixtur
     assert max(map(len, text.splitlines())) <= 80
 
 
-@pytest.mark.parametrize("name", ["translate", "task", "demo"])
-def test_every_command_helps_with_an_example_and_speaks_json(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main([name, "--help"]) == 0
+INNER = {
+    "surrogate": ["learn", "gap", "gradient"],
+    "construct": ["verify", "train", "efficiency"],
+    "probe": ["perturb", "stitch", "intermediate"],
+}
+ALL = [[name, *inner] for name, *_ in COMMANDS for inner in ([[one] for one in INNER.get(name, [])] or [[]])]
+
+
+@pytest.mark.parametrize("words", ALL, ids=" ".join)
+def test_every_command_helps_with_an_example_and_speaks_json(
+    words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*words, "--help"]) == 0
     text = capsys.readouterr().out
     assert "--json" in text
-    assert f"Example: openbook {name}" in text
+    usage, _, rest = text.partition("\n")
+    assert usage.startswith("Usage: openbook") and f"openbook {' '.join(words)}" in rest
     assert max(map(len, text.splitlines())) <= 80
     assert "--no-" not in text and "--empty-" not in text
 

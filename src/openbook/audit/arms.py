@@ -6,7 +6,8 @@
     decoy      the same training, with a decoy text in place of the book
     positive   the same training, with loss on the book too: an audit that does not catch it is void
 
-What the first four say about the text that the others do not know is what the text left behind.
+What `trained` says about the text and the controls do not is what the text left behind; `positive` shows that a leak
+would be seen.
 """
 
 from __future__ import annotations

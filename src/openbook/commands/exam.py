@@ -10,6 +10,8 @@ from rich.table import Table
 
 from openbook.console import emit_json, out, progress
 
+Shares = Annotated[list[float], Parameter(name="--open", negative="", consume_multiple=True)]
+
 
 def exam(
     run: Path,
@@ -17,7 +19,7 @@ def exam(
     data: Path | None = None,
     samples: int | None = None,
     lengths: tuple[int, int] | None = None,
-    open_: Annotated[list[float], Parameter(name="--open", negative="")] = [0.0, 0.25, 0.5, 0.75, 1.0],  # noqa: B006
+    open_: Shares = [0.0, 0.25, 0.5, 0.75, 1.0],  # noqa: B006 - cyclopts shows the default
     generate: bool = False,
     chart: Path | None = None,
     seed: int | None = None,

@@ -30,8 +30,8 @@ def stitch(
     data: Path | None = None,
     task: Settings = [],  # noqa: B006
     known: Known | None = None,
-    depth: int = 5,
-    chars: int = 4,
+    depth: int | None = None,
+    chars: int | None = None,
     memory: int = 256,
     seed: int | None = None,
     chart: Path | None = None,
@@ -62,9 +62,9 @@ def stitch(
     known
         Instead of checkpoints: a model whose truth is known, as a check of the probe.
     depth
-        Levels of that model.
+        Levels of that model, 5 if not given.
     chars
-        Characters of that model.
+        Characters of that model, 4 if not given.
     memory
         MiB of activations at once; windows that do not fit are taken in groups.
     seed
@@ -84,11 +84,12 @@ def stitch(
 
     for path in (chart, windows):
         check_path(path)
+    shape = _known_shape(known, depth, chars)
     _check_subject(known, reader, sections=sections, task=task, data=data)
     if known is None and not trained:
         raise InputError("give the ICL-capable model and at least one that was trained from it")
     if known is not None:
-        maps = [known_stitch_map(known, depth, chars, samples, seed=seed or 0)]
+        maps = [known_stitch_map(known, *shape, samples, seed=seed or 0)]
     else:
         assert reader is not None
         with progress("stitching", len(trained)) as advance:
@@ -146,6 +147,13 @@ def _check_subject(known: str | None, model: str | None, **about_models: object)
             raise InputError(f"--{name} is about a model of yours: leave it out with --known")
 
 
+def _known_shape(known: str | None, depth: int | None, chars: int | None) -> tuple[int, int]:
+    """Levels and characters of a model whose truth is known; a model of the user's has its own."""
+    if known is None and (depth is not None or chars is not None):
+        raise InputError("--depth and --chars are of a model whose truth is known: leave them out without --known")
+    return (5 if depth is None else depth), (4 if chars is None else chars)
+
+
 def _task(settings: list[str]) -> TaskConfig | None:
     """The task that a plain checkpoint is probed on, from settings `key=value`."""
     from openbook.training.config import TaskConfig, configured
@@ -187,8 +195,8 @@ def perturb(
     length: int | None = None,
     task: Settings = [],  # noqa: B006
     known: Known | None = None,
-    depth: int = 5,
-    chars: int = 4,
+    depth: int | None = None,
+    chars: int | None = None,
     seed: int | None = None,
     chart: Path | None = None,
     json: bool = False,
@@ -217,9 +225,9 @@ def perturb(
     known
         Instead of a checkpoint: a model whose truth is known, as a check of the probe.
     depth
-        Levels of that model.
+        Levels of that model, 5 if not given.
     chars
-        Characters of that model.
+        Characters of that model, 4 if not given.
     seed
         Seed of the choice of rules; the run's by default.
     chart
@@ -234,10 +242,11 @@ def perturb(
     from openbook.probes.published import published_reading
 
     check_path(chart)
+    shape = _known_shape(known, depth, chars)
     _check_subject(known, model, sections=sections, task=task)
     if known is not None:
         count = KNOWN_RULES if rules is None else rules
-        result = known_perturb_map(known, depth, chars, count, samples, length or 20, seed or 0)
+        result = known_perturb_map(known, *shape, count, samples, length or 20, seed or 0)
     else:
         assert model is not None
         with progress("perturbing", samples) as advance:

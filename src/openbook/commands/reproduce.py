@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import signal
 import time
 from collections.abc import Iterator
@@ -220,6 +221,7 @@ def _list(planned: Plan, json: bool) -> int:
 
 def _dry_run(planned: Plan, json: bool) -> int:
     """Every model's config is made and checked; what a GPU would be told is printed as commands."""
+    from openbook.experiments.models import reader_flags
     from openbook.experiments.reproduce import ReaderJob, TeachJob, describe
 
     jobs = []
@@ -228,8 +230,9 @@ def _dry_run(planned: Plan, json: bool) -> int:
         if isinstance(job, TeachJob):
             planned.models.config(job.spec)  # refused now rather than after hours
             entry["command"] = _command(planned, job.spec)
-        elif isinstance(job, ReaderJob) and not job.name.startswith("student"):
-            entry["command"] = f"openbook prepare --config {job.name} --out {planned.models.folder / job.name}"
+        elif isinstance(job, ReaderJob):
+            out_folder = planned.models.folder / job.name
+            entry["command"] = shlex.join(["openbook", "prepare", *reader_flags(job.name), "--out", str(out_folder)])
         jobs.append(entry)
     if json:
         emit_json({"scale": planned.scale, "out": str(planned.out), "jobs": jobs})
@@ -241,11 +244,11 @@ def _dry_run(planned: Plan, json: bool) -> int:
 
 
 def _command(planned: Plan, spec: dict[str, Any]) -> str:
-    words = ["openbook learn"]
-    words += [f"--config {spec['base']}"] if spec.get("base") else []
-    words += [f"--model {planned.models.reader(spec['reader'])}"] if spec["reader"] else []
-    words += [f"--set {key}={value}" for key, value in spec["settings"].items()]
-    return " ".join([*words, f"--out {planned.models.place(spec)}"])
+    words = ["openbook", "learn"]
+    words += ["--config", spec["base"]] if spec.get("base") else []
+    words += ["--model", str(planned.models.reader(spec["reader"]))] if spec["reader"] else []
+    words += [word for key, value in spec["settings"].items() for word in ("--set", f"{key}={value}")]
+    return shlex.join([*words, "--out", str(planned.models.place(spec))])
 
 
 def _show_claims(claims: list[Claim]) -> None:

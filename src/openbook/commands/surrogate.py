@@ -34,7 +34,7 @@ def learn(
     pairs: int | None = None,
     delta: float = 0.05,
     steps: int | None = None,
-    rate: float = 100.0,
+    rate: float | None = None,
     noise: float | None = None,
     chart: Path | None = None,
     json: Annotated[bool, Parameter(negative="")] = False,
@@ -65,7 +65,7 @@ def learn(
     steps:
         Budget of steps; each rule is dropped 20 times if not given. A run that it ends is marked.
     rate:
-        Learning rate of the soft model.
+        Learning rate of the soft model, 100 if not given.
     noise:
         Standard deviation of the initial weights: 0 for layerwise and full, 1/n for the controls.
     chart:
@@ -78,7 +78,9 @@ def learn(
         raise InputError(f"--noise belongs to the soft model's learners, not to {algorithm}: leave it out")
     if steps is not None and algorithm in ("search", "descent"):
         raise InputError(f"{algorithm} takes a fixed number of steps: leave --steps out")
-    plan = Plan(algorithm, input, pairs, delta, steps, rate, noise, seed)
+    if rate is not None and algorithm in ("search", "descent"):
+        raise InputError(f"{algorithm} has no learning rate: leave --rate out")
+    plan = Plan(algorithm, input, pairs, delta, steps, 100.0 if rate is None else rate, noise, seed)
     plan.check()
     codebook = Codebook.sample(depth, chars, seed)
     with progress(f"{algorithm}, MLT({depth}, {chars})", plan.budget(codebook)) as advance:
@@ -163,7 +165,7 @@ def gap(
             f"{fit['power_of_d']:.2f} ({fit['power_low']:.2f}-{fit['power_high']:.2f})",
         )
     out.print(growth)
-    out.print("The theorems: n^Ω(d) without context; O(n⁶ d log d) for search, that is p a little above 1.")
+    out.print("The theorems: n^Ω(d) without context; O(n⁶ d log(nd)) for search, that is p a little above 1.")
 
 
 def _short(value: float) -> str:

@@ -19,7 +19,7 @@ def sweep(
     out_folder: Annotated[Path, Parameter(name=["--out", "-o"])] = Path("runs/sweep"),
     executor: Literal["local", "slurm"] = "local",
     jobs: int = 1,
-    option: Annotated[list[str], Parameter(negative="")] = [],  # noqa: B006
+    option: Annotated[list[str], Parameter(negative="", consume_multiple=True)] = [],  # noqa: B006
     json: bool = False,
 ) -> int:
     """Carry out a grid of runs, and put their results into one table.

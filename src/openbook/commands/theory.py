@@ -19,7 +19,7 @@ FAILED = 1
 
 def theory(
     *,
-    only: Annotated[list[str] | None, Parameter(negative="")] = None,
+    only: Annotated[list[str] | None, Parameter(negative="", consume_multiple=True)] = None,
     list_checks: Annotated[bool, Parameter(name="--list", negative="")] = False,
     seed: int = 0,
     chart: Path | None = None,
@@ -30,7 +30,7 @@ def theory(
     Where the paper slips, the corrected statement is checked and a remark says what was wrong. The exit code is 1 if
     any check fails.
 
-    Example: `openbook theory --only correlation-decay --only sq-explicit`
+    Example: `openbook theory --only correlation-decay sq-explicit`
 
     Parameters
     ----------

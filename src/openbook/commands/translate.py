@@ -93,7 +93,7 @@ def translate(
 
     Example: `openbook translate --depth 2 --chars 8 --seed 0`
 
-    Example: `openbook translate "A B C D" --depth 3` and back again with `--invert`
+    Example: `openbook translate "A B C D" --depth 3`
 
     Parameters
     ----------

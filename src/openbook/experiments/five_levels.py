@@ -93,7 +93,7 @@ EXPERIMENT = Experiment(
     run=run,
     draw=draw,
     claims=claims,
-    differs="The paper's annealing hides rules of all phrasebooks from the start. From our readers that learned "
-    "nothing with 20,000 samples, so this figure's annealing is a schedule of our own. Curves other than annealing "
-    "have one seed.",
+    differs="The paper's annealing hides rules of all phrasebooks in half of the examples, from the start. From our "
+    "readers that learned nothing with 20,000 samples, so its annealing here is a schedule of our own. Curves other "
+    "than annealing have one seed.",
 )

@@ -78,6 +78,14 @@ def short_hash(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:10]
 
 
+def reader_flags(name: str) -> list[str]:
+    """What `openbook prepare` is told to make a reader."""
+    if (shape := _STUDENT.fullmatch(name)) is None:
+        return ["--config", name]
+    text = _TEXTS[shape[1]]
+    return ["--depth", shape[2], "--chars", shape[3], *(["--set", f"task.text={text}"] if text != "composite" else [])]
+
+
 @dataclass(frozen=True)
 class Models:
     """Where models are kept. `given` is a reader to use instead of the shipped one."""

@@ -27,7 +27,6 @@ from openbook.surrogate.model import augment, hardmax, matricize, shift
 from openbook.task import Codebook, Translation, random_inputs, translate_batch
 
 Kind = Literal["construction", "surrogate"]
-Call = Callable[[Tensor, NDArray[Any]], Tensor]
 
 
 class SurrogateLevel(nn.Module):

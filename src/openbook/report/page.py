@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment
-from markupsafe import Markup, escape
+from markupsafe import Markup
 
 from openbook.experiments.experiment import Claim
 from openbook.experiments.figures import Chart, Table
@@ -129,8 +128,3 @@ def commands(*lines: str) -> Markup:
 
 def paragraphs(*words: str | Markup) -> Markup:
     return Markup("").join(Markup("<p>{}</p>").format(part) for part in words)
-
-
-def bullets(lines: Sequence[str]) -> Markup:
-    items = Markup("").join(Markup("<li>{}</li>").format(escape(line)) for line in lines)
-    return Markup("<ul>{}</ul>").format(items)
