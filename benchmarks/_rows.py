@@ -12,6 +12,7 @@ means something on a busy machine too.
 from __future__ import annotations
 
 import argparse
+import statistics
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
@@ -84,6 +85,17 @@ def cpu_seconds(work: Callable[[], object], at_least: float = 0.5, repeats: int 
             calls += 1
         best = min(best, spent / calls)
     return best
+
+
+def in_turns(sides: dict[str, Callable[[], object]], rounds: int = 3) -> dict[str, float]:
+    """CPU seconds of each side, the median of rounds in which all take their turn."""
+    spent: dict[str, list[float]] = {name: [] for name in sides}
+    for _ in range(rounds):
+        for name, side in sides.items():
+            start = time.process_time()
+            side()
+            spent[name].append(time.process_time() - start)
+    return {name: statistics.median(seconds) for name, seconds in spent.items()}
 
 
 def warm_allocator() -> None:

@@ -16,16 +16,14 @@ os.environ["OMP_NUM_THREADS"] = "1"
 
 import copy
 import functools
-import statistics
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from _rows import Row, main
+from _rows import Row, in_turns, main
 from openbook.book import Translations
 from openbook.curriculum import Plan, curriculum_named
 from openbook.probes.layers import decoder_layers
@@ -89,17 +87,6 @@ def check(logits: Tensor, windows: list[tuple[int, int]], naive: dict[tuple[int,
     return worst
 
 
-def rounds(sides: dict[str, Callable[[], object]]) -> dict[str, float]:
-    """CPU seconds of each side, the median of rounds in which all take their turn."""
-    spent: dict[str, list[float]] = {name: [] for name in sides}
-    for _ in range(ROUNDS):
-        for name, side in sides.items():
-            start = time.process_time()
-            side()
-            spent[name].append(time.process_time() - start)
-    return {name: statistics.median(seconds) for name, seconds in spent.items()}
-
-
 @torch.inference_mode()
 def measure() -> Iterator[Row]:
     torch.set_num_threads(1)
@@ -111,7 +98,7 @@ def measure() -> Iterator[Row]:
         alone = functools.partial(one_by_one, base, trained, batch)
         logits, windows, cost = together()
         worst = check(logits, windows, alone())
-        seconds = rounds({"ours": together, "naive": alone})
+        seconds = in_turns({"ours": together, "naive": alone}, ROUNDS)
         size = {"layers": LAYERS, "width": WIDTH, "inputs": count, "tokens": batch["input_ids"].shape[1]}
         yield Row(
             f"all windows, {count} input{'s' * (count > 1)} at a time",

@@ -17,15 +17,14 @@ os.environ["OMP_NUM_THREADS"] = "1"
 
 import copy
 import functools
-import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from _rows import Row, cpu_seconds, main
+from _rows import Row, cpu_seconds, in_turns, main
 from openbook.book.translations import Translations
 from openbook.curriculum import Plan, curriculum_named
 from openbook.task import Codebook
@@ -36,7 +35,7 @@ from openbook.training.optimizers import muon_adamw
 from openbook.training.student import StudentForCausalLM, student_config
 from openbook.training.targets import summed_loss, target_logits
 
-STEP, MICRO, STEPS, ROUNDS = 128, 16, 4, 3
+STEP, MICRO, STEPS = 128, 16, 4
 SIZE = 1024  # of the large product
 
 
@@ -67,17 +66,6 @@ def training_step(model: StudentForCausalLM, step: dict[str, Any], optimizer: An
     optimizer.zero_grad()
 
 
-def timed(sides: dict[str, Callable[[], object]]) -> dict[str, float]:
-    """CPU seconds of each side, the median of rounds in which all take their turn."""
-    spent: dict[str, list[float]] = {name: [] for name in sides}
-    for _ in range(ROUNDS):
-        for name, side in sides.items():
-            start = time.process_time()
-            side()
-            spent[name].append(time.process_time() - start)
-    return {name: statistics.median(seconds) for name, seconds in spent.items()}
-
-
 def measure() -> Iterator[Row]:
     torch.set_num_threads(1)
     for depth in (3, 5):
@@ -91,7 +79,7 @@ def measure() -> Iterator[Row]:
         }
         with FlopCounterMode(display=False) as counter:
             work["ours"]()
-        seconds = timed(work)
+        seconds = in_turns(work)
         at = {"depth": depth, "step": STEP, "micro_batch": MICRO}
         rate = counter.get_total_flops() / seconds["ours"]
         yield Row("matmul rate", rate / 1e9, "GFLOP/s", matmul_rate() / 1e9, 0.6, "ratio", extra=at, at=f"d={depth}")
