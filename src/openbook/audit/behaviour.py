@@ -13,7 +13,7 @@ import numpy as np
 import torch
 
 from openbook.audit.attack import Scores
-from openbook.audit.inversion import Ints, guessed, recovered, solve, unshifted
+from openbook.audit.inversion import Ints, inverted
 from openbook.audit.likelihood import Place, next_logits
 from openbook.audit.secret import Secrets
 from openbook.audit.subject import Subject
@@ -25,8 +25,6 @@ from openbook.task.text import Kind
 from openbook.training.chat import Frame
 from openbook.training.encode import Encoder
 from openbook.training.exam import condition
-
-BATCH = 256  # strings asked at once
 
 
 def pairs_of(source: Translations) -> int | None:
@@ -47,23 +45,15 @@ class TaskInversion:
     name: str = "inversion"
 
     def __call__(self, model: Subject, secrets: Secrets) -> list[Scores]:
-        source, codebook, pairs = self.source, self.source.codebook, pairs_of(self.source)
+        codebook, pairs = self.source.codebook, pairs_of(self.source)
         if codebook is None or pairs is None:
             return []
-        asked = 0
 
-        def ask(x_bp: Ints) -> Ints:
-            nonlocal asked
-            asked += len(x_bp)
-            strings = unshifted(x_bp, source.chars)
-            answers = [self._answers(model, strings[k : k + BATCH]) for k in range(0, len(strings), BATCH)]
-            y = np.concatenate(answers)
-            return y[:, 0::2] * source.chars + y[:, 1::2]
+        def answer(strings_bl: Ints) -> Ints:
+            y_bl = self._answers(model, strings_bl)
+            return y_bl[:, 0::2] * codebook.chars + y_bl[:, 1::2]
 
-        hits = recovered(*solve(ask, source.depth, source.chars, pairs, self.contexts, self.seed), codebook)
-        variant = f"rules up to names, {asked:,} questions"
-        guess_s = guessed(codebook, pairs, self.contexts).reshape(-1)
-        return [Scores(self.name, variant, "behaviour", hits.reshape(-1), secrets.chance_s, guess_s)]
+        return [inverted(answer, codebook, pairs, secrets, self.contexts, self.seed)]
 
     def _answers(self, model: Subject, strings_bl: Ints) -> Ints:
         """The model's own answers to strings of one length, letter by letter: [B, L]."""

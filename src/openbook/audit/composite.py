@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from openbook.audit.attack import Scores
-from openbook.audit.inversion import Ints, guessed, recovered, solve, unshifted
+from openbook.audit.inversion import BATCH, Ints, inverted, unshifted
 from openbook.audit.secret import Secret, Secrets
 from openbook.audit.statistics import Floats
 from openbook.audit.subject import Subject
@@ -30,7 +30,6 @@ from openbook.errors import InputError
 from openbook.randomness import generator
 from openbook.task.phrasebook import Codebook
 
-BATCH = 256
 STRINGS = 64  # in a step of training
 WHY_NOT = (
     "the student's vocabulary has a rule as one token, which its head cannot write: there is no text to complete "
@@ -106,29 +105,17 @@ class CompositeInversion:
     name: str = "inversion"
 
     def __call__(self, model: Subject, secrets: Secrets) -> list[Scores]:
-        n, depth = self.codebook.chars, self.codebook.depth
-        asked = 0
+        n, depth, chance_s = self.codebook.chars, self.codebook.depth, secrets.chance_s
 
-        def ask(x_bp: Ints) -> Ints:
-            nonlocal asked
-            asked += len(x_bp)
-            found = []
-            for start in range(0, len(x_bp), BATCH):
-                with torch.inference_mode():
-                    logits = answer_logits(model.model, unshifted(x_bp[start : start + BATCH], n), 0)
-                found.append(logits.argmax(-1).cpu().numpy())
-            return np.concatenate(found)
+        def answer(strings_bl: Ints) -> Ints:
+            with torch.inference_mode():
+                return answer_logits(model.model, strings_bl, 0).argmax(-1).cpu().numpy()
 
-        hits = recovered(*solve(ask, depth, n, self.pairs, self.contexts, self.seed), self.codebook)
-        chance_s = secrets.chance_s
-        guess_s = guessed(self.codebook, self.pairs, self.contexts).reshape(-1)
         x_bp = level_strings(range(n * n), self.pairs, self.contexts * n, self.seed)
-        last = np.full_like(hits, math.nan)
+        last = np.full((depth, n * n), math.nan)
         last[-1] = votes(model.model, x_bp, n, depth - 1).argmax(1) == self.codebook.tables[-1]
         return [
-            Scores(
-                self.name, f"rules up to names, {asked:,} questions", "behaviour", hits.reshape(-1), chance_s, guess_s
-            ),
+            inverted(answer, self.codebook, self.pairs, secrets, self.contexts, self.seed),
             Scores(self.name, "last level, asked directly", "behaviour", last.reshape(-1), chance_s, chance_s),
         ]
 

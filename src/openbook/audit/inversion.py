@@ -19,9 +19,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from openbook.audit.attack import Scores
+from openbook.audit.secret import Secrets
 from openbook.randomness import generator
 from openbook.task.phrasebook import Codebook
 
+BATCH = 256  # strings asked at once
 Ints = NDArray[np.int64]
 # Shifted bigrams of inputs [B, P] -> output bigrams [B, P]
 Ask = Callable[[Ints], Ints]
@@ -129,6 +132,24 @@ def guessed(codebook: Codebook, pairs: int, contexts: int = 12, rounds: int = 10
 
         total += recovered(*solve(ask, codebook.depth, codebook.chars, pairs, contexts, number), codebook)
     return np.repeat(total.mean(1, keepdims=True) / rounds, size, axis=1)
+
+
+def inverted(
+    answer: Callable[[Ints], Ints], codebook: Codebook, pairs: int, secrets: Secrets, contexts: int = 12, seed: int = 0
+) -> Scores:
+    """Solve for the rules by a model's answers: `answer` takes strings [B, 2P] and gives bigrams [B, P]."""
+    asked = 0
+
+    def ask(x_bp: Ints) -> Ints:
+        nonlocal asked
+        asked += len(x_bp)
+        strings = unshifted(x_bp, codebook.chars)
+        return np.concatenate([answer(strings[k : k + BATCH]) for k in range(0, len(strings), BATCH)])
+
+    hits = recovered(*solve(ask, codebook.depth, codebook.chars, pairs, contexts, seed), codebook)
+    guess_s = guessed(codebook, pairs, contexts).reshape(-1)
+    variant = f"rules up to names, {asked:,} questions"
+    return Scores("inversion", variant, "behaviour", hits.reshape(-1), secrets.chance_s, guess_s)
 
 
 def _names(label_x: Ints, true_x: Ints, chars: int) -> Ints:
