@@ -3,12 +3,12 @@
     pip install 'openbook[examples]'
     python examples/elements/run.py --chart elements.png
 
-1. A small Llama learns to read: it answers questions about invented numbers of protons that stand in its context, other
-   numbers in every example. It knows nothing about chemistry then, but can use a book.
-2. From this one model, the true facts are taught twice, by the same questions: with the book open at first and closing
-   (`anneal`), and without a book (`no-context`, plain fine-tuning). Each way chooses its learning rate at every length
-   of training from the same grid, by other questions and another seed than those of the exam.
-3. The exam is closed-book, three seeds: pairs that training never asked, and single facts, which it never asked at all.
+1. A small Llama learns to read: it answers questions about invented numbers of isotopes that stand in its context,
+   other numbers in every example, and learns to doubt where one is missing. It knows nothing about chemistry then.
+2. From this one model, the true facts are taught twice, by the same questions: with the book open at first and closing,
+   and without a book (`no-context`, plain fine-tuning). Each way chooses its learning rate at every length of training
+   from the same grid, by other questions and another seed than those of the exam.
+3. The exam is closed-book, three seeds: threes that training never asked, and single facts, which it never asks.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import sys
 import tempfile
 import time
@@ -33,15 +34,20 @@ from transformers import PreTrainedTokenizerFast
 
 from openbook.charts import check_path, save
 from openbook.console import emit_json, err, out, progress
+from openbook.intervals import clustered
 from openbook.records import environment
 from openbook.training.config import ModelConfig, RunConfig, validated
 from openbook.training.exam import examine
 from openbook.training.models import END, PAD, UNKNOWN, make_model
 from openbook.training.run import carry_out, reopen
-from questions import Exam, Facts, lessons, vocabulary
+from questions import ASKED, Exam, Facts, lesson, lessons, vocabulary
 
-WAYS = {"anneal": "the book open at first", "no-context": "plain fine-tuning"}
+# One of the three facts is missing in the first half of training, then two, and from 70 % on all of them.
+CLOSING = {"candidates": "needed", "drop": "0.34@0,0.34@0.5,0.67@0.5,0.67@0.7,1@0.7", "order": "shuffled"}
+CURRICULA = {"closing": CLOSING, "no-context": {"preset": "no-context", "order": "shuffled"}}
+WAYS = {"closing": "the book open at first", "no-context": "plain fine-tuning"}
 SEARCH_SEED = 100
+ENOUGH = 0.95  # closed-book accuracy at which the facts count as learned
 
 
 @dataclass(frozen=True)
@@ -49,14 +55,14 @@ class Scale:
     """How much is done."""
 
     elements: int = 20
-    reading: tuple[int, int] = (40_000, 4)  # lessons about invented facts, and how often each is read
-    epochs: tuple[int, ...] = (1, 2, 4, 8, 16, 32)  # over the 190 questions about true facts
-    rates: tuple[float, ...] = (5e-4, 1e-3, 2e-3, 4e-3)
+    reading: int = 120_000  # lessons about invented facts
+    samples: tuple[int, ...] = (2000, 4000, 8000, 12000)  # questions about true facts, until a way has learned them
+    rates: tuple[float, ...] = (1e-3, 2e-3, 4e-3)
     seeds: tuple[int, ...] = (0, 1, 2)
 
 
 SCALES = {
-    "smoke": Scale(elements=6, reading=(640, 1), epochs=(1, 2), rates=(1e-3,), seeds=(0,)),
+    "smoke": Scale(elements=8, reading=1280, samples=(64, 128), rates=(2e-3,), seeds=(0,)),
     "laptop": Scale(),
 }
 
@@ -83,38 +89,51 @@ def study(folder: Path, scale: Scale) -> dict[str, Any]:
     """Teach a model to read, teach it the true facts in both ways, and sit the exam."""
     facts = Facts.true(scale.elements)
     exam = Exam.of(facts)
+    draw = random.Random(1)
     data = {
-        name: _written(folder / f"{name}.jsonl", records)
-        for name, records in (*vars(exam).items(), ("lessons", lessons(facts, scale.reading[0], 0, single=0.4)))
+        "lessons": _written(folder / "lessons.jsonl", lessons(facts, scale.reading, 0)),
+        "unread": _written(folder / "unread.jsonl", (lesson(facts, draw, ASKED) for _ in range(500))),
+        **{name: _written(folder / f"{name}.jsonl", vars(exam)[name]) for name in ("search", "threes", "singles")},
     }
-    data["unread"] = _written(folder / "unread.jsonl", lessons(facts, 500, 1, single=0.0))
     _make(folder / "made", facts)
-    reader = _learn_to_read(folder, data, scale)
+    reader = _learn_to_read(folder, data)
     err.print(f"reads invented facts: {reader:.1%} of new sums right")
     rows, chosen = [], []
-    total = len(WAYS) * len(scale.epochs) * (len(scale.rates) + len(scale.seeds))
+    total = len(WAYS) * len(scale.samples) * (len(scale.rates) + len(scale.seeds))
     with progress("teaching true facts", total) as advance:
         for way in WAYS:
-            for epochs in scale.epochs:
+            for samples in scale.samples:
                 tried = {}
                 for rate in scale.rates:
-                    tried[rate] = _teach(folder, data, way, epochs, rate, SEARCH_SEED, "search")
+                    tried[rate] = _teach(folder, data, exam, way, samples, rate, SEARCH_SEED, "search")
                     advance(1)
                 best = max(tried, key=lambda rate: tried[rate]["search"])
-                chosen.append({"way": way, "epochs": epochs, "rate": best, "tried": tried})
+                chosen.append({"way": way, "samples": samples, "rate": best, "tried": tried})
                 for seed in scale.seeds:
-                    right = _teach(folder, data, way, epochs, best, seed, "pairs", "singles")
-                    samples = epochs * len(exam.training)
-                    rows.append({"way": way, "epochs": epochs, "samples": samples, "seed": seed, "rate": best, **right})
-                    advance(1, note=f"{way}, {samples} samples: {right['pairs']:.0%}")
+                    right = _teach(folder, data, exam, way, samples, best, seed, "threes", "singles")
+                    rows.append({"way": way, "samples": samples, "seed": seed, "rate": best, **right})
+                    advance(1, note=f"{way}, {samples} samples: {right['threes']:.0%}")
+                if samples_needed(rows, way) is not None:  # longer trainings would say nothing new
+                    break
     return {
         "elements": scale.elements,
-        "questions": {name: len(part) for name, part in vars(exam).items()},
+        "questions": {name: len(vars(exam)[name]) for name in ("training", "search", "threes", "singles")},
         "reads": reader,
-        "chance": {"pairs": _commonest(exam.pairs), "singles": _commonest(exam.singles)},
+        "chance": {"threes": _commonest(exam.threes), "singles": _commonest(exam.singles)},
         "rows": rows,
         "learning_rates": chosen,
+        "enough": ENOUGH,
+        "samples_needed": {way: samples_needed(rows, way) for way in WAYS},
     }
+
+
+def samples_needed(rows: list[dict[str, Any]], way: str) -> int | None:
+    """The shortest training after which the mean of the seeds is enough, on threes that were never asked."""
+    for samples in sorted({row["samples"] for row in rows if row["way"] == way}):
+        right = [row["threes"] for row in rows if (row["way"], row["samples"]) == (way, samples)]
+        if sum(right) / len(right) >= ENOUGH:
+            return samples
+    return None
 
 
 def _written(path: Path, records: Iterable[dict[str, Any]]) -> Path:
@@ -136,44 +155,47 @@ def _make(folder: Path, facts: Facts) -> None:
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=core, pad_token=PAD, eos_token=END, unk_token=UNKNOWN, clean_up_tokenization_spaces=False
     )
-    make_model(ModelConfig(hidden_size=64, layers=3, heads=4), len(words), seed=0).save_pretrained(folder)
+    shape = ModelConfig(hidden_size=64, layers=3, heads=4, intermediate_size=256)
+    make_model(shape, len(words), seed=0).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
 
-def _learn_to_read(folder: Path, data: dict[str, Path], scale: Scale) -> float:
+def _learn_to_read(folder: Path, data: dict[str, Path]) -> float:
+    """The course of lessons, in their order; returns open-book accuracy on threes of invented facts."""
     settings = {
         "model": {"path": str(folder / "made")},
         "data": str(data["lessons"]),
-        "curriculum": {"candidates": "all", "drop": "0", "order": "shuffled"},
+        "curriculum": {"candidates": "all", "drop": "0", "order": "given"},
         "training": {
-            "batch_size": 64,
-            "micro_batch_size": 64,
-            "epochs": scale.reading[1],
+            "batch_size": 128,
+            "micro_batch_size": 128,
+            "shuffle": False,
             "optimizer": "muon",
             "matrix_learning_rate": 0.02,
             "learning_rate": 3e-3,
-            "log_every": 50,
+            "schedule": "warmup_stable_decay",
+            "decay": 0.3,
             "checkpoint_every": 0,
         },
-        "exam": {"data": str(data["unread"]), "samples": 500, "batch_size": 500, "every": 500},
+        "exam": {"data": str(data["unread"]), "samples": 500, "batch_size": 500, "every": 10**6},
     }
-    config = validated(RunConfig, settings)
-    return carry_out(config, folder / "reader", bar=progress)["accuracy"]["open_book"]
+    return carry_out(validated(RunConfig, settings), folder / "reader", bar=progress)["accuracy"]["open_book"]
 
 
 def _teach(
-    folder: Path, data: dict[str, Path], way: str, epochs: int, rate: float, seed: int, *exams: str
+    folder: Path, data: dict[str, Path], exam: Exam, way: str, samples: int, rate: float, seed: int, *exams: str
 ) -> dict[str, float]:
     """One training on true facts from the model that can read; closed-book accuracy in each exam."""
     settings = {
         "model": {"path": str(folder / "reader")},
-        "data": str(data["training"]),
-        "curriculum": {"preset": way, "order": "shuffled"},
+        "data": str(_written(folder / "training.jsonl", exam.questions(samples, seed))),
+        "curriculum": CURRICULA[way],
         "training": {
             "batch_size": 16,
             "micro_batch_size": 16,
-            "epochs": epochs,
             "learning_rate": rate,
+            "schedule": "warmup_stable_decay",
+            "freeze": ["norm"],
             "checkpoint_every": 0,
         },
         "exam": {"data": str(data[exams[0]]), "samples": 1000, "batch_size": 500, "every": 10**6},
@@ -181,7 +203,7 @@ def _teach(
     }
     config = validated(RunConfig, settings)
     result = carry_out(config, folder / "taught", force=True)
-    right = {exams[0]: result["accuracy"]["closed_book"]}
+    right = {exams[0]: result["accuracy"]["closed_book"], "open_book": result["accuracy"]["open_book"]}
     for name in exams[1:]:
         _, model, encoder, source = reopen(folder / "taught", data[name])
         rows = examine(model, encoder, source, config.curriculum, (0.0,), wrong=False, samples=1000, seed=seed)
@@ -193,49 +215,62 @@ def figure(found: dict[str, Any]) -> Any:
     """Closed-book accuracy against the questions answered in training."""
     import altair as alt
 
-    titles = {"pairs": "pairs that were never asked", "singles": "single facts, never asked by themselves"}
+    titles = {"threes": "threes that were never asked", "singles": "single facts, never asked by themselves"}
     panels = []
     for name, title in titles.items():
-        rows = [{"way": WAYS[r["way"]], "samples": r["samples"], "accuracy": r[name]} for r in found["rows"]]
+        rows = [{"way": WAYS[way], "samples": samples, **point} for way, samples, point in _points(found, name)]
         base = alt.Chart(alt.Data(values=rows)).encode(
             x=alt.X(
                 "samples:Q",
                 scale=alt.Scale(type="log", base=2, nice=False),
                 title="questions answered in training",
-                axis=alt.Axis(values=sorted({row["samples"] for row in rows})),
+                axis=alt.Axis(values=sorted({row["samples"] for row in rows}), format=","),
             ),
             color=alt.Color("way:N", title=None, sort=list(WAYS.values()), legend=alt.Legend(orient="bottom")),
         )
         percent = alt.Axis(format="%")
-        y = alt.Y("mean(accuracy):Q", title="right, book closed", scale=alt.Scale(domain=[0, 1]), axis=percent)
+        y = alt.Y("mean:Q", title="right, book closed", scale=alt.Scale(domain=[0, 1]), axis=percent)
         chance = alt.Chart(alt.Data(values=[{"chance": found["chance"][name]}]))
         panels.append(
             alt.layer(
                 chance.mark_rule(color="#888", strokeDash=[2, 3]).encode(y="chance:Q"),
-                base.mark_rule(opacity=0.7).encode(y="min(accuracy):Q", y2="max(accuracy):Q"),
+                base.mark_rule(opacity=0.7).encode(y="low:Q", y2="high:Q"),
                 base.mark_line(strokeWidth=2.5, point=alt.OverlayMarkDef(size=45)).encode(y=y),
             ).properties(width=330, height=240, title=title)
         )
     return alt.hconcat(*panels).properties(
         title={
-            "text": f"Protons of the first {found['elements']} elements, learned from sums of two",
+            "text": f"Natural isotopes of {found['elements']} elements, learned from sums of three",
             "subtitle": [
-                "mean of the seeds and their range; dotted: one and the same answer everywhere; "
+                "mean of the seeds and its 95 % interval; dotted: one and the same answer everywhere; "
                 f"the model reads {found['reads']:.0%} of sums of invented facts right"
             ],
         }
     )
 
 
+def _points(found: dict[str, Any], name: str) -> list[tuple[str, int, dict[str, float]]]:
+    """Way, length of training, and the mean of the seeds with its interval."""
+    points = []
+    for way, samples in dict.fromkeys((row["way"], row["samples"]) for row in found["rows"]):
+        here = [row[name] for row in found["rows"] if (row["way"], row["samples"]) == (way, samples)]
+        points.append((way, samples, dict(zip(("mean", "low", "high"), clustered(here), strict=True))))
+    return points
+
+
 def show(found: dict[str, Any]) -> None:
     from rich.table import Table
 
-    table = Table("way", "questions answered", "learning rate", "new pairs", "single facts", box=None)
-    for way, epochs in dict.fromkeys((row["way"], row["epochs"]) for row in found["rows"]):
-        here = [row for row in found["rows"] if (row["way"], row["epochs"]) == (way, epochs)]
-        shares = [f"{sum(row[name] for row in here) / len(here):.1%}" for name in ("pairs", "singles")]
-        table.add_row(WAYS[way], f"{here[0]['samples']:,}", f"{here[0]['rate']:g}", *shares)
+    table = Table("way", "questions answered", "new threes", "single facts", box=None)
+    for (way, samples, threes), (_, _, singles) in zip(
+        _points(found, "threes"), _points(found, "singles"), strict=True
+    ):
+        shares = [f"{p['mean']:.1%} ({p['low']:.0%} to {p['high']:.0%})" for p in (threes, singles)]
+        table.add_row(WAYS[way], f"{samples:,}", *shares)
     out.print(table)
+    for way, samples in found["samples_needed"].items():
+        needed = f"{samples:,} questions" if samples else f"more than {max(r['samples'] for r in found['rows']):,}"
+        out.print(f"{WAYS[way]}: {needed} for {found['enough']:.0%} of new threes")
     out.print(f"reads invented facts: {found['reads']:.1%}; {found['cpu_seconds']:.0f} CPU seconds in all", style="dim")
 
 
