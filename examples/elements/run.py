@@ -222,7 +222,7 @@ def figure(found: dict[str, Any]) -> Any:
         base = alt.Chart(alt.Data(values=rows)).encode(
             x=alt.X(
                 "samples:Q",
-                scale=alt.Scale(type="log", base=2, nice=False),
+                scale=alt.Scale(type="log", base=2, nice=False, padding=12),
                 title="questions answered in training",
                 axis=alt.Axis(values=sorted({row["samples"] for row in rows}), format=","),
             ),
