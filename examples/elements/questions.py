@@ -95,7 +95,7 @@ class Exam:
         threes = list(combinations(names, ASKED))
         random.Random(seed).shuffle(threes)
         part = len(threes) // 4
-        search, exam = ([facts.record(three, names) for three in threes[k * part : (k + 1) * part]] for k in (0, 1))
+        exam, search = ([facts.record(three, names) for three in threes[k * part : (k + 1) * part]] for k in (0, 1))
         return cls(facts, threes[2 * part :], search, exam, [facts.record([name], names) for name in names])
 
     def questions(self, count: int, seed: int) -> Iterator[Record]:
