@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from openbook.errors import InputError
+from openbook.errors import InputError, StoppedError
 from openbook.experiments.pool import carry_out
 
 
@@ -37,6 +37,8 @@ class Note:
             raise RuntimeError("broken")
         if self.trouble == "die":
             os._exit(7)
+        if self.trouble == "stop":
+            raise StoppedError("saved", signal.SIGINT)
         print("said on standard output")
         (self.folder / self.key).write_text(f"{os.environ['OMP_NUM_THREADS']} {os.getpid()}")
 
@@ -50,6 +52,12 @@ def test_needs_come_first_and_one_thread_each(tmp_path: Path) -> None:
     assert {event.key for event in events if event.kind == "done"} == {"a", "b", "c"}
     assert all((tmp_path / key).read_text().split()[0] == "1" for key in "abc")
     assert "said on standard output" in (tmp_path / "log").read_text()
+
+
+def test_a_worker_that_was_told_to_stop_ends_all_as_an_interruption(tmp_path: Path) -> None:
+    """The signal went to the whole group, and may be seen there before it is seen here."""
+    with pytest.raises(KeyboardInterrupt):
+        list(carry_out([Note("a", tmp_path, trouble="stop"), Note("b", tmp_path)], 1, tmp_path / "log"))
 
 
 def test_a_failure_is_told_and_stops_only_what_needs_it(tmp_path: Path) -> None:

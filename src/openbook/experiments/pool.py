@@ -124,6 +124,8 @@ def _hear(worker: _Worker) -> Event:
     except (EOFError, ConnectionError):
         worker.process.join()
         code = worker.process.exitcode
+        if code == 0:  # it was told to stop and has saved; so were we, whatever became of our own signal
+            raise KeyboardInterrupt from None
         raise InputError(
             f"a worker ended with exit code {code} during {key}: what is done is kept, start again"
         ) from None
