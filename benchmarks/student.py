@@ -50,7 +50,8 @@ def steps_of(depth: int) -> tuple[list[dict[str, Any]], float]:
     source = Translations(depth, 8, STEP * STEPS, Codebook.sample(depth, 8), (20, 40), text="composite")
     tokenizer = make_tokenizer(source)
     dataset = PositionDataset(
-        Plan(source, curriculum_named("no-dropout", others=0.25)), Encoder(tokenizer, source.bank)
+        Plan(source, curriculum_named("no-dropout", others=0.25)),
+        Encoder(tokenizer, source.bank, chat=False, loss="answer"),
     )
     collator = Collator(tokenizer.pad_token_id, MICRO)
     dataset.__getitems__(list(range(STEP)))  # what is made once is made
