@@ -16,8 +16,9 @@ from _rows import Row, main
 from openbook.audit.arms import load_subject, train_arm
 from openbook.audit.run import ON_TEXT, Settings, attacked, attacks_for, secrets_of
 from openbook.audit.verdict import LEVEL, findings, measures
-from openbook.training.config import RunConfig, validated
+from openbook.training.config import RunConfig
 from openbook.training.run import carry_out, sources_of
+from openbook.training.settings import validated
 
 SEEDS = 20
 

@@ -25,8 +25,9 @@ from transformers import TrainerCallback
 
 from _rows import Row, main
 from openbook.training import checkpoint, resume
-from openbook.training.config import RunConfig, validated
+from openbook.training.config import RunConfig
 from openbook.training.run import carry_out
+from openbook.training.settings import validated
 
 STEPS = 10_000
 WARM = 1_000  # steps after which caches and allocators have settled

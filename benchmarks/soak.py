@@ -33,7 +33,8 @@ from _rows import Row
 from openbook.console import emit_json, err, out
 from openbook.records import Run
 from openbook.training import checkpoint, prepare, resume, run
-from openbook.training.config import RunConfig, validated
+from openbook.training.config import RunConfig
+from openbook.training.settings import validated
 
 PHASES = ("startup", "training", "writing a checkpoint", "exam, saving the model")
 LONGEST = 1.5  # times the time of the unbroken run, the longest that a child lives before it is killed

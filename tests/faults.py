@@ -15,8 +15,9 @@ from transformers import TrainerCallback
 from openbook.errors import StoppedError
 from openbook.records import Run
 from openbook.training import resume
-from openbook.training.config import RunConfig, validated
+from openbook.training.config import RunConfig
 from openbook.training.run import carry_out
+from openbook.training.settings import validated
 
 STEPS = 23  # 3 epochs of 61 examples in steps of 8: the last step is not full, and no epoch ends with a step
 SETTINGS: dict[str, Any] = {

@@ -12,7 +12,8 @@ import pytest
 
 from openbook.cli import main
 from openbook.curriculum import curriculum_named
-from openbook.training.config import RunConfig, configured, shipped
+from openbook.training.config import RunConfig
+from openbook.training.settings import configured, shipped
 
 LLAMA = [f"llama-3b-stage{stage}-n{n}" for stage in (1, 2) for n in (8, 10)]
 STEPS = {  # a single epoch in batches of 64

@@ -36,10 +36,11 @@ from openbook.charts import check_path, save
 from openbook.console import emit_json, err, out, progress
 from openbook.intervals import clustered
 from openbook.records import environment
-from openbook.training.config import ModelConfig, RunConfig, validated
+from openbook.training.config import ModelConfig, RunConfig
 from openbook.training.exam import examine
 from openbook.training.models import END, PAD, UNKNOWN, make_model
 from openbook.training.run import carry_out, reopen
+from openbook.training.settings import validated
 from questions import ASKED, Exam, Facts, lesson, lessons, vocabulary
 
 # One of the three facts is missing in the first half of training, then two, and from 70 % on all of them.

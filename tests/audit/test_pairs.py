@@ -18,9 +18,10 @@ from openbook.audit.subject import Subject
 from openbook.book import Translations
 from openbook.curriculum import Plan, curriculum_named
 from openbook.task import Codebook
-from openbook.training.config import RunConfig, validated
+from openbook.training.config import RunConfig
 from openbook.training.encode import Encoder
 from openbook.training.models import make_tokenizer
+from openbook.training.settings import validated
 from openbook.training.student import StudentForCausalLM, student_config
 
 DEPTH, CHARS = 2, 3

@@ -11,7 +11,8 @@ import openbook
 from openbook.curriculum import curriculum_named
 from openbook.errors import InputError
 from openbook.schedule import Schedule
-from openbook.training.config import RunConfig, configured, read_yaml, shipped, validated
+from openbook.training.config import RunConfig
+from openbook.training.settings import configured, read_yaml, shipped, validated
 
 
 def read(tmp_path: Path, text: str | bytes, *settings: str, **flags: Any) -> RunConfig:

@@ -10,9 +10,10 @@ import pytest
 from tests.tiny import byte_level, tiny
 
 from openbook.errors import InputError
-from openbook.training.config import RunConfig, validated
+from openbook.training.config import RunConfig
 from openbook.training.estimate import estimate
 from openbook.training.models import make_model
+from openbook.training.settings import validated
 
 TASK = {"depth": 2, "chars": 3, "lengths": [4, 8]}
 SMALL = {"hidden_size": 16, "layers": 2, "heads": 2}

@@ -18,8 +18,9 @@ from tests.faults import SETTINGS, STEPS, config, in_a_child, killed, same, sign
 from openbook.errors import InputError
 from openbook.records import Run
 from openbook.training import checkpoint
-from openbook.training.config import RunConfig, validated
+from openbook.training.config import RunConfig
 from openbook.training.run import carry_out
+from openbook.training.settings import validated
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,7 @@ import pytest
 
 from openbook.cli import main
 from openbook.errors import InputError
-from openbook.training.config import validated
+from openbook.training.settings import validated
 from openbook.training.sweep import SweepConfig, members
 
 SETTINGS = """

@@ -15,11 +15,12 @@ from openbook.curriculum import Plan, curriculum_named
 from openbook.task import Codebook
 from openbook.task.text import PairsFormat
 from openbook.training.batches import Collator, PositionDataset
-from openbook.training.config import ReadingConfig, RunConfig, validated
+from openbook.training.config import ReadingConfig, RunConfig
 from openbook.training.encode import Encoder
 from openbook.training.exam import examine
 from openbook.training.models import make_tokenizer
 from openbook.training.reading import Course, Lesson, Stage, accuracy, looped, passes, untied, writing_loss
+from openbook.training.settings import validated
 from openbook.training.student import Geometry, StudentForCausalLM, student_config
 
 DEPTH, CHARS = 2, 3

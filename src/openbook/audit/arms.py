@@ -25,10 +25,11 @@ from openbook.errors import InputError
 from openbook.randomness import generator
 from openbook.records import Run, differences, written_aside
 from openbook.schedule import Schedule
-from openbook.training.config import RunConfig, validated
+from openbook.training.config import RunConfig
 from openbook.training.exam import examine
 from openbook.training.models import load, load_or_make, window_of
 from openbook.training.run import Bar, accuracy_of, carry_out, data_record, encoder_of, no_bar, sources_of
+from openbook.training.settings import validated
 
 Arm = Literal["trained", "before", "without", "decoy", "positive"]
 CONTROLS: tuple[Arm, ...] = ("before", "without", "decoy")  # models that never met the text

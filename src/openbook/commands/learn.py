@@ -213,7 +213,8 @@ def _run(
     json: bool,
 ) -> int:
     from openbook.records import Run
-    from openbook.training.config import RunConfig, configured, validated
+    from openbook.training.config import RunConfig
+    from openbook.training.settings import configured, validated
 
     nothing_said = file is None and not settings and all(value is None for value in flags.values())
     if going.resume and nothing_said:

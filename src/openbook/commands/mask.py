@@ -63,10 +63,11 @@ def mask(
         One JSON object on standard output.
     """
     from openbook.errors import InputError
-    from openbook.training.config import RunConfig, configured
+    from openbook.training.config import RunConfig
     from openbook.training.mask import mask as masked
     from openbook.training.models import load_shape, load_tokenizer, make_tokenizer, window_of
     from openbook.training.run import encoder_of, plan_of, sources_of
+    from openbook.training.settings import configured
 
     if not 0 <= progress <= 1:
         raise InputError(f"--progress is {progress}: training goes from 0 to 1")

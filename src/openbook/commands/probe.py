@@ -156,7 +156,8 @@ def _known_shape(known: str | None, depth: int | None, chars: int | None) -> tup
 
 def _task(settings: list[str]) -> TaskConfig | None:
     """The task that a plain checkpoint is probed on, from settings `key=value`."""
-    from openbook.training.config import TaskConfig, configured
+    from openbook.training.config import TaskConfig
+    from openbook.training.settings import configured
 
     return configured(TaskConfig, None, settings, {}) if settings else None
 

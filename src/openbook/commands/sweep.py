@@ -45,7 +45,7 @@ def sweep(
         One JSON object on standard output.
     """
     from openbook.errors import InputError
-    from openbook.training.config import read_yaml, validated
+    from openbook.training.settings import read_yaml, validated
     from openbook.training.sweep import SweepConfig, members, run_sweep
 
     config = validated(SweepConfig, read_yaml(file))

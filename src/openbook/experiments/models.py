@@ -112,14 +112,16 @@ class Models:
 
     def config(self, spec: dict[str, Any]) -> RunConfig:
         """What `openbook learn` is told."""
-        from openbook.training.config import RunConfig, configured
+        from openbook.training.config import RunConfig
+        from openbook.training.settings import configured
 
         path = {"model.path": str(self.reader(spec["reader"]))} if spec["reader"] else {}
         return configured(RunConfig, spec.get("base"), [], {**path, **spec["settings"]})
 
     def make_reader(self, name: str, report: Report) -> None:
         """Teach a student to read, or carry out the paper's first stage."""
-        from openbook.training.config import RunConfig, configured, validated
+        from openbook.training.config import RunConfig
+        from openbook.training.settings import configured, validated
 
         if shape := _STUDENT.fullmatch(name):
             from openbook.training.prepare import carry_out_reading as carry_out

@@ -25,7 +25,8 @@ from openbook.probes.subject import SHOWN, Subject, is_run, open_subject
 from openbook.randomness import words
 from openbook.records import Run
 from openbook.training.batches import Item, pad_id_of
-from openbook.training.config import RunConfig, TaskConfig, validated
+from openbook.training.config import RunConfig, TaskConfig
+from openbook.training.settings import validated
 
 RULES = 10  # changed in each example, as in the paper
 LARGE = 0.1  # of the largest change of a map: what the eye sees in the paper's figure

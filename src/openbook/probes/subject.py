@@ -17,11 +17,12 @@ from openbook.curriculum import Curriculum, Opened, Plan
 from openbook.errors import InputError, nearest
 from openbook.records import Run
 from openbook.training.batches import Item, items
-from openbook.training.config import RunConfig, TaskConfig, validated
+from openbook.training.config import RunConfig, TaskConfig
 from openbook.training.encode import Encoder
 from openbook.training.exam import condition
 from openbook.training.models import load, window_of
 from openbook.training.run import EXAM_START, encoder_of, sources_of, task_source
+from openbook.training.settings import validated
 
 SHOWN = Curriculum(candidates="needed", others=0.25)  # of the task, for a checkpoint that no run says more about
 

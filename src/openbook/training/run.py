@@ -23,12 +23,13 @@ from openbook.schedule import Schedule
 from openbook.task.inputs import halves
 from openbook.task.phrasebook import Codebook
 from openbook.training import checkpoint
-from openbook.training.config import RunConfig, TaskConfig, validated
+from openbook.training.config import RunConfig, TaskConfig
 from openbook.training.encode import Encoder
 from openbook.training.exam import Row, examine
 from openbook.training.models import freeze, load, load_or_make, window_of
 from openbook.training.processes import Onlooker, check_world_size, is_first, wait_for_all
 from openbook.training.resume import ResumableTrainer, stopping_at_signals
+from openbook.training.settings import validated
 from openbook.training.train import Reporter, optimizer_of, training_arguments
 
 TASK_SAMPLES = 10_000  # of the task, if nothing else is said

@@ -27,7 +27,8 @@ from pydantic import Field
 
 from openbook.errors import InputError
 from openbook.records import Run, write_json
-from openbook.training.config import RunConfig, Strict, read_yaml, set_key, validated
+from openbook.training.config import RunConfig, Strict
+from openbook.training.settings import read_yaml, set_key, validated
 
 ERROR = "error.json"  # in the folder of a run that failed
 

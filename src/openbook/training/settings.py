@@ -1,0 +1,132 @@
+"""How a config is put together: a shipped or written YAML file, `key=value` settings over it, flags over those.
+
+What is wrong with it is said by the key that is wrong, with the nearest one that exists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from importlib import resources
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+from openbook.errors import InputError, nearest
+
+Config = TypeVar("Config", bound=BaseModel)
+
+
+def shipped() -> list[str]:
+    """Names of the configs that come with the package."""
+    return sorted(p.name.removesuffix(".yaml") for p in _folder().iterdir() if p.name.endswith(".yaml"))
+
+
+def _folder() -> Any:
+    return resources.files("openbook") / "configs"
+
+
+def read_yaml(name: Path | str) -> dict[str, Any]:
+    """A config file by path, or a shipped one by name."""
+    path = Path(name)
+    if path.is_file():
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError:
+            raise InputError(f"{name}: not UTF-8 text, so not a config") from None
+    elif str(name) in shipped():
+        text = (_folder() / f"{name}.yaml").read_text(encoding="utf-8")
+    else:
+        raise InputError(
+            f"there is no config '{name}': give a file, or one of {', '.join(shipped())}{nearest(str(name), shipped())}"
+        )
+    data = _yaml(text, str(name))
+    if not isinstance(data, dict):
+        raise InputError(f"{name}: a config is a list of `key: value` lines")
+    return data
+
+
+def _yaml(text: str, where: str) -> Any:
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, ValueError) as error:  # a date that does not exist is a ValueError
+        mark = getattr(error, "problem_mark", None)
+        line = f":{mark.line + 1}" if mark else ""
+        raise InputError(f"{where}{line}: not YAML: {getattr(error, 'problem', None) or error}") from None
+
+
+def set_key(values: dict[str, Any], key: str, value: Any) -> None:
+    """Set a dotted key: `training.learning_rate` goes into the object `training`."""
+    *path, last = key.split(".")
+    for part in path:
+        inner = values.get(part)
+        if isinstance(inner, str):  # a curriculum by name, of which one setting is changed
+            inner = {"preset": inner}
+        if not isinstance(inner, dict | None):
+            raise InputError(f"'{key}' cannot be set: '{part}' is {inner!r}, not a group of settings")
+        values[part] = values = dict(inner or {})
+    values[last] = value
+
+
+def _over(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+    """Settings over others, group by group; a curriculum by name takes the place of a whole group."""
+    result = dict(base)
+    for key, value in values.items():
+        below = base.get(key)
+        if isinstance(value, dict) and isinstance(below, dict) and "preset" not in value:
+            value = _over(below, value)
+        result[key] = value
+    return result
+
+
+def configured(
+    kind: type[Config],
+    file: Path | str | None,
+    settings: Iterable[str],
+    flags: dict[str, Any],
+    base: dict[str, Any] | None = None,
+) -> Config:
+    """A config: `base`, a YAML file over it, `key=value` settings over that, and command-line flags over those."""
+    values = _over(base or {}, read_yaml(file) if file is not None else {})
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        if not equals:
+            raise InputError(f"'{setting}' is not a setting: write it as key=value, for instance training.epochs=3")
+        set_key(values, key.strip(), _yaml(text, f"--set {setting}"))
+    for key, value in flags.items():
+        if value is not None:
+            set_key(values, key, value)
+    return validated(kind, values)
+
+
+def validated(kind: type[Config], values: dict[str, Any]) -> Config:
+    """The config, or an error that names the key and the nearest one that exists."""
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        lines = []
+        for problem in error.errors():
+            path = [str(part) for part in problem["loc"] if not str(part).startswith("function-")]
+            key = ".".join(path)
+            if problem["type"] == "extra_forbidden":
+                lines.append(f"'{key}' is not a setting{nearest(path[-1], _keys(kind, path[:-1]))}")
+            else:
+                lines.append(f"{key or 'config'}: {problem['msg'].removeprefix('Value error, ')}" + _given(problem))
+        raise InputError("; ".join(lines)) from None
+
+
+def _given(problem: Any) -> str:
+    return f" (given: {problem['input']!r})" if isinstance(problem.get("input"), int | float | str | bool) else ""
+
+
+def _keys(kind: type[BaseModel], path: list[str]) -> list[str]:
+    """The settings that exist at a place in the config."""
+    for part in path:
+        annotation = kind.model_fields[part].annotation if part in kind.model_fields else None
+        options = [annotation, *getattr(annotation, "__args__", ())]
+        inner = next((o for o in options if isinstance(o, type) and issubclass(o, BaseModel)), None)
+        if inner is None:
+            return []
+        kind = inner
+    return list(kind.model_fields)
