@@ -109,7 +109,7 @@ def test_another_reader_makes_other_models(tmp_path: Path) -> None:
     for name in ("one", "two"):
         folder = tmp_path / name
         folder.mkdir()
-        (folder / "config.json").write_text('{"depth": 3, "chars": 8}')
+        (folder / "config.json").write_text('{"model_type": "openbook_student", "depth": 3, "chars": 8}')
         (folder / "model.safetensors").write_text(name)
         places.add(Models(tmp_path / "models", folder).place(spec).name)
     assert len(places) == 2

@@ -118,9 +118,10 @@ def test_a_lesson_taken_up_again_ends_the_same() -> None:
 
 
 @pytest.mark.slow
-def test_a_student_learns_to_look_up_one_level() -> None:
+@pytest.mark.parametrize("text", ["composite", "pairs"])
+def test_a_student_learns_to_look_up_one_level(text: str) -> None:
     """The real thing, as small as it gets: from nothing to reading MLT(1, 4) in seconds."""
-    lesson = Lesson(1, 4, (8, 12), 0, ReadingConfig(most_steps=600, missing=0.25))
+    lesson = Lesson(1, 4, (8, 12), 0, ReadingConfig(most_steps=600, missing=0.25), text)
     while not lesson.finished:
         lesson.take_step()
     batch = lesson.course.batch(Stage(1, 0.25, (8, 12)), 2**30, 64, 0.0)

@@ -15,11 +15,11 @@ from openbook.curriculum import Plan, curriculum_named
 from openbook.task import Codebook
 from openbook.task.text import PairsFormat
 from openbook.training.batches import Collator, PositionDataset
-from openbook.training.config import ReadingConfig, RunConfig
+from openbook.training.config import RunConfig
 from openbook.training.encode import Encoder
 from openbook.training.exam import examine
 from openbook.training.models import make_tokenizer
-from openbook.training.reading import Course, Lesson, Stage, accuracy, looped, passes, untied, writing_loss
+from openbook.training.reading import Course, Stage, looped, passes, untied, writing_loss
 from openbook.training.settings import validated
 from openbook.training.student import Geometry, StudentForCausalLM, student_config
 
@@ -205,15 +205,3 @@ def test_the_writing_loss_is_what_it_says() -> None:
         right = writing_loss(model, batch, [early, late])
         assert right < 0.35 * writing_loss(model, batch, [-early, late])
         assert right < 0.35 * writing_loss(model, batch, [early, late.flip(1)])
-
-
-@pytest.mark.slow
-def test_a_student_that_writes_learns_to_look_up_one_level() -> None:
-    """From nothing to reading MLT(1, 4) as text in seconds."""
-    lesson = Lesson(1, 4, (8, 12), 0, ReadingConfig(most_steps=600, missing=0.25), "pairs")
-    while not lesson.finished:
-        lesson.take_step()
-    batch = lesson.course.batch(Stage(1, 0.25, (8, 12)), 2**30, 64, 0.0)
-    with torch.inference_mode():
-        score = accuracy(passes(lesson.reader(), batch).known, batch)[0]
-    assert lesson.step < 600 and score > 0.97

@@ -16,15 +16,6 @@ Settings = Annotated[list[str], Parameter(name=["--set", "-s"], negative="")]
 
 EXIT_NOT_CAPABLE = 1  # a student that cannot read is saved, but not called a reader
 
-_OPEN_BOOK = {"candidates": "needed", "others": 0.25, "drop": "0"}
-_STAGE_ONE: dict[str, dict[str, Any]] = {
-    "reading": {"task": {"codebook": "fresh", "text": "composite"}, "reading": {}, "curriculum": _OPEN_BOOK},
-    "chain-of-thought": {
-        "task": {"codebook": "fresh", "chain": "explicit"},
-        "curriculum": {**_OPEN_BOOK, "silence": "0@0.1,1@0.6"},
-    },
-}
-
 
 def learn(
     *,
@@ -189,7 +180,9 @@ def prepare(
             "reading makes its own student and ends when it can read: leave out --model, --samples and "
             "--learning-rate, or ask for --method chain-of-thought"
         )
-    stage = _STAGE_ONE[method]
+    from openbook.training.config import STAGE_ONE
+
+    stage = STAGE_ONE[method]
     return _run(config, set_, flags, stage, out_folder, Going(force, resume, allow_changes), dry_run, json)
 
 

@@ -27,10 +27,11 @@ from openbook.errors import InputError
 from openbook.records import Run, file_hash
 
 if TYPE_CHECKING:
-    from openbook.training.config import RunConfig
+    from openbook.training.config import RunConfig, TaskConfig
 
 Report = Callable[[float, str], None]  # share done, what is being done
 READER_SECONDS = 70.0
+STRANGE_CODEBOOK = 1_000_003  # a codebook that no reader was taught
 _STUDENT = re.compile(r"(student|writer)-(\d+)-(\d+)")
 _TEXTS = {"student": "composite", "writer": "pairs"}  # how the reader of that name has its rules written down
 
@@ -120,16 +121,14 @@ class Models:
 
     def make_reader(self, name: str, report: Report) -> None:
         """Teach a student to read, or carry out the paper's first stage."""
-        from openbook.training.config import RunConfig
-        from openbook.training.settings import configured, validated
+        from openbook.training.config import STAGE_ONE, RunConfig
+        from openbook.training.settings import configured
 
         if shape := _STUDENT.fullmatch(name):
             from openbook.training.prepare import carry_out_reading as carry_out
 
-            size = {"depth": int(shape[2]), "chars": int(shape[3])}
-            book = {"candidates": "needed", "others": 0.25, "drop": "0"}
-            task = {**size, "codebook": "fresh", "text": _TEXTS[shape[1]]}
-            config = validated(RunConfig, {"task": task, "reading": {}, "curriculum": book})
+            task = {"task.depth": int(shape[2]), "task.chars": int(shape[3]), "task.text": _TEXTS[shape[1]]}
+            config = configured(RunConfig, None, [], task, STAGE_ONE["reading"])
         else:
             from openbook.training.run import carry_out
 
@@ -180,22 +179,21 @@ def weights_of(path: Path) -> Path:
     return model_folder(path) / "model.safetensors"
 
 
-def size_of(path: Path) -> tuple[int, int] | None:
-    """Depth and characters of a student's folder; None for anything else."""
-    try:
-        shape = json.loads((model_folder(path) / "config.json").read_text(encoding="utf-8"))
-        return (int(shape["depth"]), int(shape["chars"])) if weights_of(path).exists() else None
-    except (OSError, ValueError, KeyError):
-        return None
-
-
 def name_of(path: Path) -> str | None:
-    """What a student's folder is called here: student-3-8, or writer-2-8 if its rules are text."""
-    if (size := size_of(path)) is None:
-        return None
-    shape = json.loads((model_folder(path) / "config.json").read_text(encoding="utf-8"))
-    kind = next(kind for kind, text in _TEXTS.items() if text == shape.get("text", "composite"))
-    return f"{kind}-{size[0]}-{size[1]}"
+    """What a student's folder is called here: student-3-8, or writer-2-8 if its rules are text; None for others."""
+    from openbook.training.config import student_at
+
+    made_for = student_at(path) if weights_of(path).exists() else None
+    kinds = {text: kind for kind, text in _TEXTS.items()}
+    return f"{kinds[made_for['text']]}-{made_for['depth']}-{made_for['chars']}" if made_for else None
+
+
+def unmet_task(path: Path) -> TaskConfig | None:
+    """A student's task with a codebook that no experiment teaches; other models say themselves what they are for."""
+    from openbook.training.config import TaskConfig, student_at
+
+    made_for = student_at(path)
+    return TaskConfig(**made_for, codebook=STRANGE_CODEBOOK) if made_for else None
 
 
 @functools.cache

@@ -11,7 +11,6 @@ from openbook.experiments.models import Models
 from openbook.published import published
 
 NEGLIGIBLE = 0.1  # of the largest change: what unused rules may do
-STRANGE_CODEBOOK = 1_000_003  # a codebook that no reader was taught
 
 
 def configs(scale: Scale) -> list[Unit]:
@@ -25,14 +24,11 @@ def configs(scale: Scale) -> list[Unit]:
 
 def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
     """The maps of a reader on a codebook that it has not met."""
-    from openbook.experiments.models import size_of
+    from openbook.experiments.models import unmet_task
     from openbook.probes.perturb import perturb_map
-    from openbook.training.config import TaskConfig
 
     path = models.reader(config["readers"][0])
-    size = size_of(path)
-    task = size and TaskConfig(depth=size[0], chars=size[1], text="composite", codebook=STRANGE_CODEBOOK)
-    found = perturb_map(path, config["rules"], config["samples"], task=task or None).to_json()
+    found = perturb_map(path, config["rules"], config["samples"], task=unmet_task(path)).to_json()
     return [{**found, "model": config["readers"][0]}]
 
 

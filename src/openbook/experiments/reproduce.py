@@ -151,9 +151,9 @@ def plan(names: Sequence[str], scale: Scale, out: Path, reader: Path | None = No
             raise InputError(f"{one.name} has nothing at scale {scale} (it has at: {others})")
     models = Models(out / "models", reader)
     if reader is not None:
-        from openbook.experiments.models import name_of, size_of
+        from openbook.experiments.models import name_of
 
-        if size_of(reader) is None:
+        if name_of(reader) is None:
             raise InputError(f"{reader} is not a student that `openbook prepare` left: give its run's folder")
         wanted = {name for one in experiments for unit in one.configs(scale) for name in unit.readers}
         if name_of(reader) not in wanted:

@@ -9,7 +9,6 @@ from openbook.experiments.curricula import CURVES, llama, student
 from openbook.experiments.experiment import Claim, Experiment, Rows, Scale, Unit, judge, unmeasured
 from openbook.experiments.figures import Axis, Chart, Heatmap, Panel, Series, Table, share
 from openbook.experiments.models import Models
-from openbook.experiments.perturbation import STRANGE_CODEBOOK
 from openbook.published import published
 
 REACHED = 0.9
@@ -50,15 +49,12 @@ def configs(scale: Scale) -> list[Unit]:
 
 def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
     """The maps of a pair of models, and from which layer on the reader looks each phrasebook up."""
-    from openbook.experiments.models import size_of
+    from openbook.experiments.models import unmet_task
     from openbook.probes.perturb import perturb_map
     from openbook.probes.stitch import stitch_map
-    from openbook.training.config import TaskConfig
 
     reader = models.reader(config["readers"][0])
-    size = size_of(reader)
-    task = size and TaskConfig(depth=size[0], chars=size[1], text="composite", codebook=STRANGE_CODEBOOK)
-    reads = perturb_map(reader, 10, 12, task=task or None).to_json()["sections"]
+    reads = perturb_map(reader, 10, 12, task=unmet_task(reader)).to_json()["sections"]
     found = stitch_map(reader, models.place(config["learned"][0]), config["exam"]).to_json()
     about = {"curve": config["curve"], "samples": config["samples"], "reader": config["readers"][0]}
     return [{**found, **about, "trained": "", "reads": {s["name"]: s["first_large_layer"] for s in reads}}]

@@ -162,7 +162,7 @@ _STUDENT: dict[str, Any] = {
 }
 
 
-def _student_at(path: Path) -> dict[str, Any] | None:
+def student_at(path: Path) -> dict[str, Any] | None:
     """The task that a student's vocabulary is made for; None if there is no student."""
     for folder in (path / "model", path):
         with contextlib.suppress(OSError, ValueError):
@@ -176,7 +176,7 @@ def _fit_to_student(values: dict[str, Any]) -> None:
     """A student's task need not be named again, and no other can be."""
     model, task = values.get("model"), values.get("task")
     path = model.get("path") if isinstance(model, dict) else None
-    if not path or not isinstance(task, dict) or (made_for := _student_at(Path(str(path)))) is None:
+    if not path or not isinstance(task, dict) or (made_for := student_at(Path(str(path)))) is None:
         return
     told = {key: value for key, value in task.items() if value is not None}
     other = [f"task.{key} is {told[key]}" for key, own in made_for.items() if told.get(key, own) != own]
@@ -248,3 +248,14 @@ class RunConfig(Strict):
             raise InputError(
                 "training.freeze keeps weights as they are, but the model is made from nothing: give --model"
             )
+
+
+_OPEN_BOOK = {"candidates": "needed", "others": 0.25, "drop": "0"}
+# What `openbook prepare` starts from: a student that learns to read, or any model by chain of thought as in the paper.
+STAGE_ONE: dict[str, dict[str, Any]] = {
+    "reading": {"task": {"codebook": "fresh", "text": "composite"}, "reading": {}, "curriculum": _OPEN_BOOK},
+    "chain-of-thought": {
+        "task": {"codebook": "fresh", "chain": "explicit"},
+        "curriculum": {**_OPEN_BOOK, "silence": "0@0.1,1@0.6"},
+    },
+}
