@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openbook.intervals import clustered, wilson
+from openbook.intervals import clustered, mean_interval, wilson
 
 
 def test_wilson_gives_the_textbook_numbers() -> None:
@@ -55,3 +55,16 @@ def test_intervals_cover_the_truth_as_often_as_they_say() -> None:
     rates = random.binomial(20, truth) / 20
     covered = [low <= 4 / 6 <= high for _, low, high in map(clustered, rates)]
     assert 0.91 < np.mean(covered) < 0.99
+
+
+def test_a_few_measurements_have_the_interval_of_students_t() -> None:
+    mean, low, high = mean_interval([1.0, 2.0, 3.0])
+    assert (mean, low, high) == pytest.approx((2.0, 2 - 4.303 / math.sqrt(3), 2 + 4.303 / math.sqrt(3)))
+    assert mean_interval([5.0]) == (5.0, -math.inf, math.inf)
+
+
+@pytest.mark.parametrize("count", [2, 3, 10, 30])
+def test_it_covers_the_truth_as_often_as_it_says(count: int) -> None:
+    drawn = np.random.default_rng(0).normal(size=(2000, count))
+    held = np.mean([low <= 0 <= high for _, low, high in map(mean_interval, drawn)])
+    assert 0.935 <= held <= 0.985

@@ -38,3 +38,17 @@ def clustered(values: Sequence[float] | np.ndarray, z: float = Z95) -> tuple[flo
     trials = mean * (1 - mean) / variance if spread else float(count)
     low, high = wilson(mean * trials, trials, z)
     return mean, low, high
+
+
+_T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262)  # Student's t, 1 to 9 degrees of freedom
+
+
+def mean_interval(values: Sequence[float] | np.ndarray) -> tuple[float, float, float]:
+    """Mean of a few independent measurements with its 95 % interval by Student's t: (mean, low, high)."""
+    found = np.asarray(values, dtype=np.float64)
+    mean = float(found.mean())
+    if len(found) < 2:
+        return mean, -math.inf, math.inf
+    t = _T95[min(len(found), 1 + len(_T95)) - 2]  # of more than ten the last, which is too wide, not too narrow
+    half = t * float(found.std(ddof=1)) / math.sqrt(len(found))
+    return mean, mean - half, mean + half

@@ -29,7 +29,8 @@ def efficiency(**changed: dict[int, float]) -> list[dict[str, Any]]:
             "chance": 0.125,
             "exact_match": 0.0,
             "open_book": 1.0,
-            "seconds": 1.0,
+            "seconds": samples / 100,
+            "tokens": 150 * samples,
             "steps": 10,
             "curve_by_step": [],
         }

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from openbook.experiments import sample_efficiency
+from openbook.experiments import efficiency_claims, sample_efficiency
 from openbook.experiments.curricula import CURVES
 from openbook.experiments.experiment import Claim, Experiment, Rows, Scale, Unit
 from openbook.experiments.figures import Chart, Table
@@ -79,7 +79,7 @@ def draw(rows: Rows) -> list[Chart | Table]:
 
 
 def claims(rows: Rows) -> list[Claim]:
-    return sample_efficiency.claims(best(rows))
+    return efficiency_claims.claims(best(rows))
 
 
 EXPERIMENT = Experiment(

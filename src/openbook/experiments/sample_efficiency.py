@@ -6,19 +6,14 @@ import itertools
 from typing import Any
 
 from openbook.experiments.curricula import CURVES, PAPER_SAMPLES, llama, mean_by, student
-from openbook.experiments.experiment import Claim, Experiment, Rows, Scale, Unit, judge, unmeasured
+from openbook.experiments.efficiency_claims import claims
+from openbook.experiments.experiment import Experiment, Rows, Scale, Unit
 from openbook.experiments.figures import Axis, Chart, Level, Panel, Series, Table, share
 from openbook.experiments.models import Models
 from openbook.published import published
 from openbook.records import Run
 
 NAME = "sample-efficiency"
-LEARNED = 0.9  # accuracy from which a codebook counts as learned
-APART = 0.3  # intervals at least this far apart are a difference worth the word "necessary"
-GUESS = 0.05  # as far from chance as this still counts as guessing
-DEEP = 3  # levels from which results are held against the paper's five
-TIE = 0.02  # closer than this is a tie
-FACTOR = 10  # "requiring 10x less samples"
 
 
 def configs(scale: Scale) -> list[Unit]:
@@ -33,8 +28,12 @@ def configs(scale: Scale) -> list[Unit]:
         sizes_of = {"anneal": (1000, 2000, 4000), "fixed:0.2": (2000, 4000), "no-context": (1000, 4000)}
         grid = [(name, n, 0) for name in CURVES for n in sizes_of.get(name, (4000,))]
     else:
-        sizes = (1000, 2000, 4000, 8000, 16_000, 32_000)
-        grid = [(name, n, seed) for name, n, seed in itertools.product(CURVES, sizes, (0, 1, 2))]
+        sizes_of = {
+            "anneal": (1000, 2000, 3000, 4000),
+            "fixed:0.2": (2000, 4000, 8000),
+            "no-context": (4000, 8000, 12_000, 16_000),
+        }
+        grid = [(name, n, seed) for name in CURVES for n in sizes_of.get(name, (4000,)) for seed in (0, 1, 2)]
     return [_unit(name, samples, seed, 8, student(scale, name, samples, seed)) for name, samples, seed in grid]
 
 
@@ -44,6 +43,10 @@ def _unit(name: str, samples: int, seed: int, chars: int, spec: dict[str, Any]) 
 
 def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
     """What the run of one curve and size wrote down: its exam with the book closed, and how it got there."""
+    from openbook.training.config import RunConfig
+    from openbook.training.estimate import estimate
+    from openbook.training.settings import validated
+
     record = Run(models.place(config["learned"][0]))
     result, settings = record.read("result.json"), record.read("config.json")
     closed = next(row for row in result["exam"] if row["open"] == 0)
@@ -59,6 +62,7 @@ def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
             "exact_match": closed["exact_match"],
             "open_book": result["accuracy"]["open_book"],
             "seconds": result["seconds"],
+            "tokens": estimate(validated(RunConfig, settings))["tokens"],
             "steps": result["steps"],
             "curve_by_step": [{key: line[key] for key in ("step", "closed_book", "open_book")} for line in seen],
         }
@@ -85,7 +89,7 @@ def draw(rows: Rows, name: str = NAME) -> list[Chart | Table]:
     runs = [row for row in rows if row["samples"] == largest and row["seed"] == 0 and row["curve_by_step"]]
     if runs:
         charts.append(_course(runs, largest, name))
-    charts.append(_table(rows, name))
+    charts += [_costs(rows, name), _table(rows, name)]
     return charts
 
 
@@ -114,6 +118,33 @@ def _panel(rows: Rows, chars: int) -> Panel:
         share("accuracy, book closed"),
         series,
         [Level(1 / chars, "chance")],
+    )
+
+
+def _costs(rows: Rows, name: str) -> Chart:
+    """The same accuracies against what they cost: a book in the context makes every sample longer."""
+
+    def series(cost: str) -> list[Series]:
+        found = []
+        for key, curve in CURVES.items():
+            mine = [row for row in rows if row["curve"] == key]
+            costs, accuracies = mean_by(mine, "samples", cost), mean_by(mine, "samples")
+            if mine:
+                found.append(Series(curve.label, [(costs[n], accuracies[n]) for n in accuracies], curve.colour))
+        return found
+
+    chance = [Level(rows[0]["chance"], "chance")]
+    axes = {"tokens": "tokens trained on, books included", "seconds": "seconds of training"}
+    panels = [
+        Panel(f"By {cost}", Axis(label, "log", "si"), share("accuracy, book closed"), series(cost), chance)
+        for cost, label in axes.items()
+    ]
+    return Chart(
+        f"{name}-costs",
+        "The same by what it costs",
+        "Accuracy with the book closed against tokens and against seconds of training.",
+        panels,
+        "A dot is a size of the dataset, the mean of its seeds. Seconds are of one thread each, two runs side by side.",
     )
 
 
@@ -160,131 +191,6 @@ def _alt(rows: Rows) -> str:
     }
     said = [f"{CURVES[name].label} {found[name]:.0%}" for name, found in ends.items() if found]
     return f"Accuracy with the book closed after {largest:,} samples: {', '.join(said)}."
-
-
-def claims(rows: Rows) -> list[Claim]:
-    """The main figure's caption and section 3.2, sentence by sentence. Two levels (smoke) say nothing about them."""
-    rows = [row for row in rows if row["depth"] >= DEEP]
-    reached = {name: _reaches(rows, name) for name in CURVES}
-    return [
-        _order(rows, reached),
-        _fewer(rows, reached),
-        _perfect_without_context(rows),
-        *(_necessary(rows, name, sentence) for name, sentence in NECESSARY.items()),
-        _overlap(rows),
-    ]
-
-
-NECESSARY = {
-    "no-context": "Context-enhanced learning greatly improves sample efficiency over plain fine-tuning.",
-    "wrong-context": "Ablations show the necessity of correct context.",
-    "no-dropout": "Ablations show the necessity of proper dropout.",
-    "no-icl": "Ablations show the necessity of sufficient ICL capability as a good initialization.",
-}
-
-
-def _at_largest(rows: Rows, name: str) -> dict[str, Any] | None:
-    """The run on the largest dataset that this curve and annealing have in common, averaged over seeds."""
-    common = _sizes(rows, name) & _sizes(rows, "anneal")
-    if not common:
-        return None
-    mine = [row for row in rows if row["curve"] == name and row["samples"] == max(common)]
-    return {"samples": max(common)} | {
-        k: sum(r[k] for r in mine) / len(mine) for k in ("accuracy", "low", "high", "chance")
-    }
-
-
-def _reaches(rows: Rows, name: str) -> int | None:
-    found = mean_by([row for row in rows if row["curve"] == name], "samples")
-    return next((n for n, accuracy in found.items() if accuracy >= LEARNED), None)
-
-
-def _order(rows: Rows, reached: dict[str, int | None]) -> Claim:
-    claim = "Annealing learns the fastest, followed by fixed dropout."
-    threshold = (
-        f"mean accuracy over the sizes both have: annealing at least fixed's less {TIE:.0%}, every other curve below "
-        f"both; one of the two reaches {LEARNED:.0%}"
-    )
-    names = [name for name in CURVES if any(row["curve"] == name for row in rows)]
-    others = [name for name in names if name not in ("anneal", "fixed:0.2")]
-    if not {"anneal", "fixed:0.2"} <= set(names) or not others:
-        return unmeasured(claim, threshold, "annealing, fixed dropout and one other are needed")
-    numbers = {CURVES[name].label: round(_mean(rows, name, _sizes(rows, name)), 3) for name in names}
-    if reached["anneal"] is None and reached["fixed:0.2"] is None:
-        return judge(claim, False, numbers, threshold)
-    both = _sizes(rows, "anneal") & _sizes(rows, "fixed:0.2")
-    first = _mean(rows, "anneal", both) >= _mean(rows, "fixed:0.2", both) - TIE
-    last = all(
-        _mean(rows, name, shared) < _mean(rows, better, shared)
-        for name in others
-        for better in ("anneal", "fixed:0.2")
-        if (shared := _sizes(rows, name) & _sizes(rows, better))
-    )
-    return judge(claim, first and last, numbers, threshold)
-
-
-def _sizes(rows: Rows, name: str) -> set[int]:
-    return {row["samples"] for row in rows if row["curve"] == name}
-
-
-def _mean(rows: Rows, name: str, sizes: set[int]) -> float:
-    found = mean_by([row for row in rows if row["curve"] == name and row["samples"] in sizes], "samples")
-    return sum(found.values()) / max(1, len(found))
-
-
-def _fewer(rows: Rows, reached: dict[str, int | None]) -> Claim:
-    claim = "Annealing requires 10x less samples than plain fine-tuning."
-    threshold = (
-        f"samples to {LEARNED:.0%}: plain fine-tuning needs at least {FACTOR} times annealing's; "
-        "unclear if it was not tried that far"
-    )
-    plain = [row["samples"] for row in rows if row["curve"] == "no-context"]
-    if reached["anneal"] is None or not plain:
-        return unmeasured(claim, threshold, f"annealing did not reach {LEARNED:.0%}, or there is no plain run")
-    needed = reached["no-context"]
-    numbers = {"annealing reaches it at": reached["anneal"], "plain fine-tuning": needed or f"not by {max(plain):,}"}
-    if needed is not None:
-        return judge(claim, needed >= FACTOR * reached["anneal"], numbers, threshold)
-    return judge(claim, True, numbers, threshold, enough=max(plain) >= FACTOR * reached["anneal"])
-
-
-def _perfect_without_context(rows: Rows) -> Claim:
-    claim = "Models trained with 20 % dropout are right with 100 % dropped: rules are learned atomically."
-    threshold = f"fixed dropout reaches {LEARNED:.0%} with the book closed at its largest size"
-    best = _at_largest(rows, "fixed:0.2")
-    if best is None:
-        return unmeasured(claim, threshold, "no run with fixed dropout")
-    numbers = {"accuracy": round(best["accuracy"], 3), "samples": best["samples"], "chance": best["chance"]}
-    return judge(claim, best["accuracy"] >= LEARNED, numbers, threshold)
-
-
-def _necessary(rows: Rows, name: str, claim: str) -> Claim:
-    threshold = f"at the same size annealing's lower bound is {APART:.0%} above the upper bound without it"
-    control, enhanced = _at_largest(rows, name), _at_largest(rows, "anneal")
-    if control is None or enhanced is None:
-        return unmeasured(claim, threshold, f"no pair of runs with annealing and {name}")
-    mine = [r for r in rows if r["curve"] == "anneal" and r["samples"] == control["samples"]]
-    low = sum(row["low"] for row in mine) / len(mine)
-    numbers = {
-        "annealing": round(sum(r["accuracy"] for r in mine) / len(mine), 3),
-        CURVES[name].label: round(control["accuracy"], 3),
-        "samples": control["samples"],
-        "chance": control["chance"],
-    }
-    return judge(claim, low - control["high"] >= APART, numbers, threshold)
-
-
-def _overlap(rows: Rows) -> Claim:
-    claim = "The other curves overlap around random guesses."
-    threshold = f"every other curve ends within {GUESS:.0%} of chance"
-    ends = {name: _at_largest(rows, name) for name in CURVES if name not in ("anneal", "fixed:0.2")}
-    there = {name: found for name, found in ends.items() if found is not None}
-    if len(there) < len(ends):
-        return unmeasured(claim, threshold, "not all six curves were run")
-    numbers = {CURVES[name].label: round(found["accuracy"], 3) for name, found in there.items()}
-    chance = next(iter(there.values()))["chance"]
-    holds = all(abs(found["accuracy"] - chance) <= GUESS for found in there.values())
-    return judge(claim, holds, {**numbers, "chance": chance}, threshold)
 
 
 EXPERIMENT = Experiment(

@@ -80,7 +80,7 @@ class TrainingConfig(Strict):
     schedule: Literal["cosine", "linear", "constant", "constant_with_warmup", "warmup_stable_decay"] = "cosine"
     decay: float = Field(0.2, gt=0, le=1, description="share of the steps at the end in which a stable rate decays")
     optimizer: Literal["adamw", "muon"] = Field("adamw", description="muon: for matrices, with AdamW for the rest")
-    matrix_learning_rate: float = Field(0.01, gt=0, description="Muon's peak learning rate")
+    matrix_learning_rate: float = Field(0.02, gt=0, description="Muon's peak learning rate")
     loss: Literal["completion", "answer", "everything"] = Field(
         "completion", description="which tokens carry loss; everything: the book too, the positive control of an audit"
     )

@@ -1,0 +1,145 @@
+"""The sentences of the paper about its main figure, held against rows of it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from openbook.experiments.curricula import CURVES, mean_by
+from openbook.experiments.experiment import Claim, Rows, judge, unmeasured
+from openbook.experiments.needed import ratio
+
+LEARNED = 0.9  # accuracy from which a codebook counts as learned
+APART = 0.3  # intervals at least this far apart are a difference worth the word "necessary"
+GUESS = 0.05  # as far from chance as this still counts as guessing
+DEEP = 3  # levels from which results are held against the paper's five
+TIE = 0.02  # closer than this is a tie
+FACTOR = 10  # "requiring 10x less samples"
+
+
+def claims(rows: Rows) -> list[Claim]:
+    """The main figure's caption and section 3.2, sentence by sentence. Two levels (smoke) say nothing about them."""
+    rows = [row for row in rows if row["depth"] >= DEEP]
+    reached = {name: _reaches(rows, name) for name in CURVES}
+    return [
+        _order(rows, reached),
+        _fewer(rows, reached),
+        _perfect_without_context(rows),
+        *(_necessary(rows, name, sentence) for name, sentence in NECESSARY.items()),
+        _overlap(rows),
+    ]
+
+
+NECESSARY = {
+    "no-context": "Context-enhanced learning greatly improves sample efficiency over plain fine-tuning.",
+    "wrong-context": "Ablations show the necessity of correct context.",
+    "no-dropout": "Ablations show the necessity of proper dropout.",
+    "no-icl": "Ablations show the necessity of sufficient ICL capability as a good initialization.",
+}
+
+
+def _at_largest(rows: Rows, name: str) -> dict[str, Any] | None:
+    """The run on the largest dataset that this curve and annealing have in common, averaged over seeds."""
+    common = _sizes(rows, name) & _sizes(rows, "anneal")
+    if not common:
+        return None
+    mine = [row for row in rows if row["curve"] == name and row["samples"] == max(common)]
+    return {"samples": max(common)} | {
+        k: sum(r[k] for r in mine) / len(mine) for k in ("accuracy", "low", "high", "chance")
+    }
+
+
+def _reaches(rows: Rows, name: str) -> int | None:
+    found = mean_by([row for row in rows if row["curve"] == name], "samples")
+    return next((n for n, accuracy in found.items() if accuracy >= LEARNED), None)
+
+
+def _order(rows: Rows, reached: dict[str, int | None]) -> Claim:
+    claim = "Annealing learns the fastest, followed by fixed dropout."
+    threshold = (
+        f"mean accuracy over the sizes both have: annealing at least fixed's less {TIE:.0%}, every other curve below "
+        f"both; one of the two reaches {LEARNED:.0%}"
+    )
+    names = [name for name in CURVES if any(row["curve"] == name for row in rows)]
+    others = [name for name in names if name not in ("anneal", "fixed:0.2")]
+    if not {"anneal", "fixed:0.2"} <= set(names) or not others:
+        return unmeasured(claim, threshold, "annealing, fixed dropout and one other are needed")
+    numbers = {CURVES[name].label: round(_mean(rows, name, _sizes(rows, name)), 3) for name in names}
+    if reached["anneal"] is None and reached["fixed:0.2"] is None:
+        return judge(claim, False, numbers, threshold)
+    both = _sizes(rows, "anneal") & _sizes(rows, "fixed:0.2")
+    first = _mean(rows, "anneal", both) >= _mean(rows, "fixed:0.2", both) - TIE
+    last = all(
+        _mean(rows, name, shared) < _mean(rows, better, shared)
+        for name in others
+        for better in ("anneal", "fixed:0.2")
+        if (shared := _sizes(rows, name) & _sizes(rows, better))
+    )
+    return judge(claim, first and last, numbers, threshold)
+
+
+def _sizes(rows: Rows, name: str) -> set[int]:
+    return {row["samples"] for row in rows if row["curve"] == name}
+
+
+def _mean(rows: Rows, name: str, sizes: set[int]) -> float:
+    found = mean_by([row for row in rows if row["curve"] == name and row["samples"] in sizes], "samples")
+    return sum(found.values()) / max(1, len(found))
+
+
+def _fewer(rows: Rows, reached: dict[str, int | None]) -> Claim:
+    claim = "Annealing requires 10x less samples than plain fine-tuning."
+    threshold = (
+        f"samples to {LEARNED:.0%}: plain fine-tuning needs at least {FACTOR} times annealing's; "
+        "unclear if it was not tried that far"
+    )
+    plain = [row["samples"] for row in rows if row["curve"] == "no-context"]
+    if reached["anneal"] is None or not plain:
+        return unmeasured(claim, threshold, f"annealing did not reach {LEARNED:.0%}, or there is no plain run")
+    needed = reached["no-context"]
+    numbers = {
+        "annealing reaches it at": reached["anneal"],
+        "plain fine-tuning": needed or f"not by {max(plain):,}",
+        "times as many, between sizes": str(ratio(rows, "no-context", "anneal", LEARNED)),
+    }
+    if needed is not None:
+        return judge(claim, needed >= FACTOR * reached["anneal"], numbers, threshold)
+    return judge(claim, True, numbers, threshold, enough=max(plain) >= FACTOR * reached["anneal"])
+
+
+def _perfect_without_context(rows: Rows) -> Claim:
+    claim = "Models trained with 20 % dropout are right with 100 % dropped: rules are learned atomically."
+    threshold = f"fixed dropout reaches {LEARNED:.0%} with the book closed at its largest size"
+    best = _at_largest(rows, "fixed:0.2")
+    if best is None:
+        return unmeasured(claim, threshold, "no run with fixed dropout")
+    numbers = {"accuracy": round(best["accuracy"], 3), "samples": best["samples"], "chance": best["chance"]}
+    return judge(claim, best["accuracy"] >= LEARNED, numbers, threshold)
+
+
+def _necessary(rows: Rows, name: str, claim: str) -> Claim:
+    threshold = f"at the same size annealing's lower bound is {APART:.0%} above the upper bound without it"
+    control, enhanced = _at_largest(rows, name), _at_largest(rows, "anneal")
+    if control is None or enhanced is None:
+        return unmeasured(claim, threshold, f"no pair of runs with annealing and {name}")
+    mine = [r for r in rows if r["curve"] == "anneal" and r["samples"] == control["samples"]]
+    low = sum(row["low"] for row in mine) / len(mine)
+    numbers = {
+        "annealing": round(sum(r["accuracy"] for r in mine) / len(mine), 3),
+        CURVES[name].label: round(control["accuracy"], 3),
+        "samples": control["samples"],
+        "chance": control["chance"],
+    }
+    return judge(claim, low - control["high"] >= APART, numbers, threshold)
+
+
+def _overlap(rows: Rows) -> Claim:
+    claim = "The other curves overlap around random guesses."
+    threshold = f"every other curve ends within {GUESS:.0%} of chance"
+    ends = {name: _at_largest(rows, name) for name in CURVES if name not in ("anneal", "fixed:0.2")}
+    there = {name: found for name, found in ends.items() if found is not None}
+    if len(there) < len(ends):
+        return unmeasured(claim, threshold, "not all six curves were run")
+    numbers = {CURVES[name].label: round(found["accuracy"], 3) for name, found in there.items()}
+    chance = next(iter(there.values()))["chance"]
+    holds = all(abs(found["accuracy"] - chance) <= GUESS for found in there.values())
+    return judge(claim, holds, {**numbers, "chance": chance}, threshold)

@@ -1,0 +1,62 @@
+"""Samples needed and their ratio: hand-made curves with known answers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import pytest
+
+from openbook.experiments.needed import needed, ratio
+
+
+def rows(**curves: dict[int, dict[int, float]]) -> list[dict[str, Any]]:
+    """Curve -> seed -> size -> accuracy."""
+    return [
+        {"curve": name, "seed": seed, "samples": samples, "accuracy": accuracy}
+        for name, seeds in curves.items()
+        for seed, found in seeds.items()
+        for samples, accuracy in found.items()
+    ]
+
+
+def test_a_curve_passes_between_sizes_on_the_logarithm() -> None:
+    assert needed({1000: 0.1, 4000: 0.9}, 0.5) == pytest.approx(2000)
+    assert needed({4000: 0.9, 1000: 0.1}, 0.5) == pytest.approx(2000)
+    assert needed({1000: 0.1, 4000: 0.9}, 0.9) == pytest.approx(4000)
+
+
+def test_one_that_never_passes_has_no_number_and_one_that_starts_above_its_first_size() -> None:
+    assert needed({1000: 0.1, 4000: 0.4}, 0.5) is None
+    assert needed({1000: 0.6, 4000: 0.9}, 0.5) == 1000
+    assert needed({}, 0.5) is None
+
+
+def test_the_ratio_is_taken_seed_by_seed() -> None:
+    slow = {0: {8000: 0.0, 16_000: 1.0}, 1: {4000: 0.0, 8000: 1.0}}
+    fast = {0: {1000: 0.0, 2000: 1.0}, 1: {1000: 0.0, 2000: 1.0}}
+    found = ratio(rows(slow=slow, fast=fast), "slow", "fast", 0.5)
+    assert found is not None
+    assert found.seeds == pytest.approx({0: 8.0, 1: 4.0})
+    assert found.mean == pytest.approx(math.sqrt(32))
+    assert found.low is not None and found.high is not None and found.low < 4 and found.high > 8
+    assert "2 seeds" in str(found)
+
+
+def test_one_seed_has_no_interval_and_says_so() -> None:
+    found = ratio(rows(slow={0: {10: 0.0, 40: 1.0}}, fast={0: {1: 0.0, 4: 1.0}}), "slow", "fast", 0.5)
+    assert found is not None and found.low is None and str(found) == "10.0, one seed"
+
+
+def test_where_the_slow_curve_never_arrives_there_is_a_bound() -> None:
+    slow = {0: {16_000: 0.1, 32_000: 0.2}, 1: {16_000: 1.0}}
+    fast = {0: {1000: 0.9}, 1: {2000: 0.9}}
+    found = ratio(rows(slow=slow, fast=fast), "slow", "fast", 0.5)
+    assert found is not None and found.mean is None and found.at_least == pytest.approx(16)
+    assert str(found) == "more than 16.0"
+
+
+def test_nothing_is_said_without_both() -> None:
+    assert ratio(rows(slow={0: {10: 1.0}}, fast={0: {10: 0.1}}), "slow", "fast", 0.5) is None
+    assert ratio(rows(fast={0: {10: 1.0}}), "slow", "fast", 0.5) is None
+    assert ratio(rows(slow={1: {10: 1.0}}, fast={0: {10: 1.0}}), "slow", "fast", 0.5) is None
