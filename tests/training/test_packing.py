@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from typing import Any
 
@@ -101,7 +102,7 @@ def test_every_rule_stands_in_the_row_once_and_every_string_is_there(
     assert torch.equal(packing.batch(row[None, :, None])[..., 0][text], ids[text])
 
 
-def test_without_a_book_there_is_nothing_to_pack(
+def test_without_a_book_or_with_stock_attention_nothing_is_packed(
     batches: Batches, model: StudentForCausalLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: Any) -> None:
@@ -109,5 +110,8 @@ def test_without_a_book_there_is_nothing_to_pack(
 
     monkeypatch.setattr(Packing, "__init__", refuse)
     result(model.train(), batches("no-context", [1, 2, 3]))
+    stock = copy.deepcopy(model)
+    stock.set_attn_implementation("sdpa")  # knows nothing of rows that hold many examples
+    result(stock, batches("no-dropout", [1, 2, 3]))
     with pytest.raises(AssertionError, match="packed"):
         result(model, batches("no-dropout", [1, 2, 3]))

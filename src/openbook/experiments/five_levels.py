@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from openbook.experiments import efficiency_claims, sample_efficiency
+from openbook.experiments import sample_efficiency
 from openbook.experiments.curricula import CURVES
-from openbook.experiments.experiment import Claim, Experiment, Rows, Scale, Unit
+from openbook.experiments.efficiency_claims import claims
+from openbook.experiments.experiment import Experiment, Rows, Scale, Unit
 from openbook.experiments.figures import Chart, Table
-from openbook.experiments.models import Models, taught
+from openbook.experiments.models import taught
 
 NAME = "five-levels"
 DEPTH, CHARS = 5, 8
@@ -56,30 +57,11 @@ def _unit(name: str, samples: int, seed: int, setting: str) -> Unit:
     told = {"curriculum": curve.curriculum, **TOLD.get(name, {}), **SETTINGS.get(name, {}).get(setting, {})}
     curriculum = told.pop("curriculum")
     spec = taught(curriculum, samples, depth=DEPTH, chars=CHARS, seed=seed, reads=curve.reads, **told)
-    about = {"curve": name, "samples": samples, "seed": seed, "chars": CHARS, "setting": setting}
-    return Unit({**about, "learned": [{**spec, "base": "student-deep"}]}, seconds=0.5)
-
-
-def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
-    return [{**row, "setting": config["setting"]} for row in sample_efficiency.run(config, models)]
-
-
-def best(rows: Rows) -> list[dict[str, Any]]:
-    """Of each curve, size and seed the setting that came out best."""
-    found: dict[tuple[Any, ...], dict[str, Any]] = {}
-    for row in rows:
-        key = (row["curve"], row["samples"], row["seed"])
-        if key not in found or row["accuracy"] > found[key]["accuracy"]:
-            found[key] = row
-    return list(found.values())
+    return sample_efficiency.unit(name, samples, seed, CHARS, {**spec, "base": "student-deep"}, setting)
 
 
 def draw(rows: Rows) -> list[Chart | Table]:
-    return sample_efficiency.draw(best(rows), NAME)
-
-
-def claims(rows: Rows) -> list[Claim]:
-    return efficiency_claims.claims(best(rows))
+    return sample_efficiency.draw(rows, NAME)
 
 
 EXPERIMENT = Experiment(
@@ -90,7 +72,7 @@ EXPERIMENT = Experiment(
     "1 + 2 + 3 + 4 + 5 rules, and if a few of them are missing it says little about any. Here annealing first hides "
     "rules of one phrasebook at a time, a quarter and then all of it, before it hides all of them.",
     configs=configs,
-    run=run,
+    run=sample_efficiency.run,
     draw=draw,
     claims=claims,
     differs="The paper's annealing hides rules of all phrasebooks in half of the examples, from the start. From our "

@@ -320,7 +320,8 @@ class StudentForCausalLM(LlamaForCausalLM):
             raise InputError("the student reads tokens, not embeddings: give input_ids")
         where = Geometry(input_ids, self.config)
         mask = where.mask(self.dtype)
-        if self.training and int(where.apart.sum()) > len(input_ids):  # there are rules, not their mark alone
+        ours = self.config._attn_implementation == STUDENT_ATTENTION
+        if self.training and ours and int(where.apart.sum()) > len(input_ids):  # there are rules, not their mark alone
             return self._packed(input_ids, Packing(input_ids, where.apart, where.padding, mask), where.positions)
         options.update(position_ids=where.positions, attention_mask=mask, alone=where.alone)
         return super().forward(input_ids=input_ids, **options)
