@@ -33,7 +33,7 @@ def configs(scale: Scale) -> list[Unit]:
         seeds: tuple[int, ...] = (0,)
         rates: dict[str, dict[str, Any]] = {"": {}}
     else:
-        sizes = {"anneal": (2000, 3000, 4000), "fixed:0.2": (4000, 8000), "no-context": (4000, 8000, 16_000)}
+        sizes = {"anneal": (2000, 3000, 4000), "fixed:0.2": (4000, 8000), "no-context": (8000, 16_000)}
         seeds, rates = (0, 1, 2), RATES
     return [
         unit(name, samples, seed, 8, student(scale, name, samples, seed, **settings), setting)
