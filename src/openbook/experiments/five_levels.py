@@ -27,7 +27,11 @@ TOLD: dict[str, dict[str, Any]] = {
     "wrong-context": {"curriculum": "patient", "curriculum.wrong": True},
     "no-icl": {"curriculum": "patient", "training.freeze": []},
 }
-PLAIN_AT_ITS_BEST = {"training.freeze": [], "training.batch_size": 16, "training.matrix_learning_rate": 0.02}
+PLAIN_AT_ITS_BEST: dict[str, Any] = {
+    "training.freeze": [],
+    "training.batch_size": 16,
+    "training.matrix_learning_rate": 0.02,
+}
 
 
 def configs(scale: Scale) -> list[Unit]:
