@@ -3,7 +3,7 @@
 Three things differ from the runs on three levels, and docs/student.md says what each is for: the schedule of annealing
 (`patient`: one phrasebook at a time first), batches of 64, and that only the MLPs learn. All curves have them, except
 that a student that cannot read must learn everything. Plain fine-tuning has what the others have, and ten times as many
-samples with what it does best with on three levels.
+samples with all weights free and the rate that it does best with on three levels.
 """
 
 from __future__ import annotations
