@@ -29,7 +29,6 @@ TOLD: dict[str, dict[str, Any]] = {
 }
 PLAIN_AT_ITS_BEST: dict[str, Any] = {
     "training.freeze": [],
-    "training.batch_size": 16,
     "training.matrix_learning_rate": 0.02,
 }
 
