@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from openbook.experiments.curricula import at_their_best
 from openbook.experiments.needed import needed, ratio
 
 
@@ -61,16 +60,3 @@ def test_nothing_is_said_without_both() -> None:
     assert ratio(rows(slow={0: {10: 1.0}}, fast={0: {10: 0.1}}), "slow", "fast", 0.5) is None
     assert ratio(rows(fast={0: {10: 1.0}}), "slow", "fast", 0.5) is None
     assert ratio(rows(slow={1: {10: 1.0}}, fast={0: {10: 1.0}}), "slow", "fast", 0.5) is None
-
-
-def test_of_several_settings_the_one_that_is_best_over_all_seeds_counts() -> None:
-    tried = [("low", 0, 0.9), ("low", 1, 0.2), ("high", 0, 0.6), ("high", 1, 0.7)]
-    found = [
-        {"curve": "plain", "chars": 8, "samples": samples, "setting": setting, "seed": seed, "accuracy": accuracy}
-        for samples, sign in ((1000, 1), (2000, -1))  # at the other size the other one is better
-        for setting, seed, accuracy in ((name, k, sign * value) for name, k, value in tried)
-    ]
-    best = at_their_best(found)
-    assert {(row["samples"], row["setting"], row["seed"]) for row in best} == {
-        (1000, "high", 0), (1000, "high", 1), (2000, "low", 0), (2000, "low", 1),
-    }  # fmt: skip

@@ -57,22 +57,6 @@ def llama(name: str, samples: int, chars: int, **settings: Any) -> dict[str, Any
     return {"reader": reader, "base": f"llama-3b-stage2-n{chars}", "settings": told}
 
 
-def at_their_best(rows: Iterable[Mapping[str, Any]]) -> list[Any]:
-    """Of every curve, alphabet and size the rows of the setting that is best on average over its seeds.
-
-    That is picked on the very rows it is judged by, which flatters a curve; every curve is flattered alike.
-    """
-    settings: dict[Any, dict[str, list[Mapping[str, Any]]]] = {}
-    for row in rows:
-        place = (row["curve"], row["chars"], row["samples"])
-        settings.setdefault(place, {}).setdefault(row.get("setting", ""), []).append(row)
-
-    def mean(found: list[Mapping[str, Any]]) -> float:
-        return sum(row["accuracy"] for row in found) / len(found)
-
-    return [row for tried in settings.values() for row in max(tried.values(), key=mean)]
-
-
 def mean_by(rows: Iterable[Mapping[str, Any]], key: str, value: str = "accuracy") -> dict[Any, float]:
     """The mean of a value for each value of a key."""
     grouped: dict[Any, list[float]] = {}

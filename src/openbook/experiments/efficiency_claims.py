@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from openbook.experiments.curricula import CURVES, at_their_best, mean_by
+from openbook.experiments.curricula import CURVES, mean_by
 from openbook.experiments.experiment import Claim, Rows, judge, unmeasured
 from openbook.experiments.needed import ratio
 
@@ -18,7 +18,7 @@ FACTOR = 10  # "requiring 10x less samples"
 
 def claims(rows: Rows) -> list[Claim]:
     """The main figure's caption and section 3.2, sentence by sentence. Two levels (smoke) say nothing about them."""
-    rows = at_their_best([row for row in rows if row["depth"] >= DEEP])
+    rows = [row for row in rows if row["depth"] >= DEEP]
     reached = {name: _reaches(rows, name) for name in CURVES}
     return [
         _order(rows, reached),
