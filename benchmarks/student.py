@@ -32,7 +32,8 @@ from openbook.training.batches import Collator, PositionDataset
 from openbook.training.encode import Encoder
 from openbook.training.models import make_tokenizer
 from openbook.training.optimizers import muon_adamw
-from openbook.training.student import StudentForCausalLM, student_config
+from openbook.training.student import StudentForCausalLM
+from openbook.training.student_words import student_config
 from openbook.training.targets import summed_loss, target_logits
 
 STEP, MICRO, STEPS = 128, 16, 4

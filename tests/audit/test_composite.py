@@ -23,7 +23,8 @@ from openbook.curriculum import Plan, curriculum_named
 from openbook.task import Codebook
 from openbook.training.encode import Encoder
 from openbook.training.models import make_tokenizer
-from openbook.training.student import StudentForCausalLM, student_config
+from openbook.training.student import StudentForCausalLM
+from openbook.training.student_words import student_config
 
 DEPTH, CHARS = 2, 3
 CODEBOOK = Codebook.sample(DEPTH, CHARS, seed=4)

@@ -22,7 +22,8 @@ from openbook.training.config import RunConfig
 from openbook.training.encode import Encoder
 from openbook.training.models import make_tokenizer
 from openbook.training.settings import validated
-from openbook.training.student import StudentForCausalLM, student_config
+from openbook.training.student import StudentForCausalLM
+from openbook.training.student_words import student_config
 
 DEPTH, CHARS = 2, 3
 CODEBOOK = Codebook.sample(DEPTH, CHARS, seed=4)

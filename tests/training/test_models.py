@@ -151,7 +151,8 @@ def test_code_that_comes_with_a_model_is_never_run(tmp_path: Path) -> None:
 
 def test_frozen_weights_stay_and_a_name_that_is_not_there_is_refused() -> None:
     from openbook.training.models import freeze
-    from openbook.training.student import StudentForCausalLM, student_config
+    from openbook.training.student import StudentForCausalLM
+    from openbook.training.student_words import student_config
 
     model = StudentForCausalLM(student_config(1, 3, width=16, heads=1, head=8, mlp=16))
     freeze(model, ["self_attn", "embed_tokens"])

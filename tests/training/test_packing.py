@@ -17,7 +17,8 @@ from openbook.training.batches import Collator, PositionDataset
 from openbook.training.encode import Encoder
 from openbook.training.models import make_tokenizer
 from openbook.training.packing import Packing
-from openbook.training.student import Geometry, StudentForCausalLM, student_config
+from openbook.training.student import StudentForCausalLM
+from openbook.training.student_words import Geometry, student_config
 from openbook.training.targets import summed_loss, target_logits
 
 Batches = Callable[[str, list[int]], dict[str, Tensor]]

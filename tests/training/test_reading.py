@@ -12,7 +12,7 @@ import torch
 from openbook.cli import main
 from openbook.training.config import ReadingConfig
 from openbook.training.reading import Course, Lesson, Stage, accuracy, looped, passes, stages, untied
-from openbook.training.student import student_config
+from openbook.training.student_words import student_config
 
 SETTINGS = ReadingConfig(width=16, heads=1, head=8, mlp=16, batch_size=8, most_steps=12)
 

@@ -21,7 +21,8 @@ from openbook.training.batches import Collator, PositionDataset
 from openbook.training.encode import Encoder
 from openbook.training.exam import examine
 from openbook.training.models import make_tokenizer
-from openbook.training.student import Geometry, StudentForCausalLM, student_config
+from openbook.training.student import StudentForCausalLM
+from openbook.training.student_words import Geometry, student_config
 
 DEPTH, CHARS = 2, 3
 

@@ -21,7 +21,8 @@ from openbook.training.exam import examine
 from openbook.training.models import make_tokenizer
 from openbook.training.reading import Course, Stage, looped, passes, untied, writing_loss
 from openbook.training.settings import validated
-from openbook.training.student import Geometry, StudentForCausalLM, student_config
+from openbook.training.student import StudentForCausalLM
+from openbook.training.student_words import Geometry, student_config
 
 DEPTH, CHARS = 2, 3
 CONFIG = student_config(DEPTH, CHARS, width=16, heads=1, head=8, mlp=16, text="pairs", lag=True)

@@ -61,8 +61,8 @@ class Translations:
 
     @property
     def unit(self) -> int:
-        """Characters in a word of a string: a student's are bigrams."""
-        return 2 if self.text in STUDENT_TEXTS else 1
+        """Characters in a word of a string."""
+        return self.format.unit
 
     @property
     def has_thoughts(self) -> bool:

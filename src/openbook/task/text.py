@@ -18,6 +18,7 @@ and which are examined. Two formats share it: the released code's, and a compact
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
@@ -162,6 +163,7 @@ class _Writer:
     """What the formats share: their text is their templates, filled in."""
 
     think: str
+    unit = 1  # characters in a word of a string
 
     def prompt_template(self, task: int) -> list[Slot]:
         raise NotImplementedError
@@ -268,6 +270,7 @@ class CompositeFormat(_Writer):
     chars: int
     think: str = THINK
     layout = LAYOUTS["compact"]
+    unit = 2
 
     def section_names(self) -> list[str]:
         return [f"level {i + 1}" for i in range(self.depth)]
@@ -280,18 +283,27 @@ class CompositeFormat(_Writer):
         return "<BOOK>"
 
     def prompt_template(self, task: int) -> list[Slot]:
-        return [Slot(Kind.PROMPT, level=0, unit=2)]
+        return [Slot(Kind.PROMPT, level=0, unit=self.unit)]
 
     def completion_template(self) -> list[Slot]:
-        thoughts = [Slot(Kind.THOUGHT, level=level, unit=2) for level in range(1, self.depth)]
-        return [*thoughts, Slot(Kind.THOUGHT, self.think), Slot(Kind.ANSWER, level=self.depth, unit=2)]
+        thoughts = [Slot(Kind.THOUGHT, level=level, unit=self.unit) for level in range(1, self.depth)]
+        return [*thoughts, Slot(Kind.THOUGHT, self.think), Slot(Kind.ANSWER, level=self.depth, unit=self.unit)]
 
     def vocabulary(self) -> list[str]:
         """Every word in the order of its number: output bigrams, other bigrams, special words, rules."""
-        bigrams = [[a + b for a in letters for b in letters] for letters in alphabets(self.depth, self.chars)]
+        bigrams = self._words()
         rules = [f"{x}>{y}" for i in range(self.depth) for x in bigrams[i] for y in bigrams[i + 1]]
-        others = [word for level in bigrams[:-1] for word in level]
-        return [*bigrams[-1], *others, "<PAD>", "<UNK>", "<BOOK>", self.think, *rules]
+        return [*self._unruled(), *rules]
+
+    def _words(self) -> list[list[str]]:
+        """The words of strings, alphabet by alphabet."""
+        letters_of = alphabets(self.depth, self.chars)
+        return [["".join(word) for word in itertools.product(letters, repeat=self.unit)] for letters in letters_of]
+
+    def _unruled(self) -> list[str]:
+        """All words but rules: those of the output, of the other alphabets, and the special ones."""
+        *others, output = self._words()
+        return [*output, *itertools.chain(*others), "<PAD>", "<UNK>", "<BOOK>", self.think]
 
 
 @dataclass(frozen=True)
@@ -306,13 +318,22 @@ class PairsFormat(CompositeFormat):
 
     def vocabulary(self) -> list[str]:
         """Every word in the order of its number: as above, without rules."""
-        words = super().vocabulary()
-        return [*words[: words.index(self.think) + 1], READ]
+        return [*self._unruled(), READ]
+
+
+@dataclass(frozen=True)
+class LettersFormat(PairsFormat):
+    """Ordinary text for a student that writes: every character is one word, a rule is four, `A B K L`."""
+
+    unit = 1
+
+    def rule(self, rule: str) -> str:
+        return rule.replace(" -> ", " ")
 
 
 Format = ReleasedFormat | CompactFormat | CompositeFormat
-FORMATS = ("released", "compact", "composite", "pairs")
-STUDENT_TEXTS = ("composite", "pairs")  # written bigram by bigram, for a vocabulary made for the task
+FORMATS = ("released", "compact", "composite", "pairs", "letters")
+STUDENT_TEXTS = ("composite", "pairs", "letters")  # for a vocabulary made for the task
 
 
 def format_named(name: str, depth: int, chars: int) -> Format:
@@ -325,4 +346,6 @@ def format_named(name: str, depth: int, chars: int) -> Format:
         return CompositeFormat(depth, chars)
     if name == "pairs":
         return PairsFormat(depth, chars)
+    if name == "letters":
+        return LettersFormat(depth, chars)
     raise InputError(f"there is no format '{name}' ({', '.join(FORMATS)}){nearest(name, FORMATS)}")

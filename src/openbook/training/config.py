@@ -28,8 +28,8 @@ class TaskConfig(Strict):
         0, description="seed of the codebook (the run's own, if not given), a file, or 'fresh' for a new one each time"
     )
     seed: int = Field(0, description="seed of the input strings; the run's own, if not given")
-    text: Literal["released", "compact", "composite", "pairs"] = Field(
-        "compact", description="how it is written down; composite and pairs are the student's"
+    text: Literal["released", "compact", "composite", "pairs", "letters"] = Field(
+        "compact", description="how it is written down; composite, pairs and letters are the student's"
     )
     chain: Literal["silent", "explicit"] = Field("silent", description="thinking tokens, or the strings in between")
     held_out: int | None = Field(None, ge=1, description="a level of which strings use a random half of the rules only")

@@ -14,7 +14,8 @@ from openbook.book.translations import Translations
 from openbook.errors import InputError
 from openbook.task.text import THINK, CompactFormat, CompositeFormat, PairsFormat
 from openbook.training.config import ModelConfig, ReadingConfig
-from openbook.training.student import StudentConfig, StudentForCausalLM, student_config  # known to transformers now
+from openbook.training.student import StudentForCausalLM  # known to transformers now
+from openbook.training.student_words import StudentConfig, student_config
 
 logging.disable_progress_bar()  # a bar for a model of a few megabytes only hides what matters
 

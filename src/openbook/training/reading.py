@@ -8,9 +8,9 @@ learns to know what it does not know: a rule that is not there leaves all right 
 of them. Only then does the loss of an answer say what the missing rule must have been, level by level, which is what
 context-enhanced learning lives on afterwards.
 
-Where rules are text, the right word of a rule must know its left one after the first layer, and the answer is told from
-all other words. There is no loss on the words of the book: with it the second level was still at chance after 380
-steps, without it it was learned after 270. Perhaps a block that must tell what follows a rule cannot pass the rule on.
+Where rules are text, a word on the right of a rule must know the left side after the first layer, and the answer is
+told from all other words. There is no loss on the words of the book: with it the second level was still at chance after
+380 steps, without it it was learned after 270. Perhaps a block that must tell what follows a rule cannot pass it on.
 
 The stages (levels, share of unused rules, lengths) are passed when accuracy does; nothing is tuned by hand for a size.
 """
@@ -35,7 +35,8 @@ from openbook.training.config import ReadingConfig
 from openbook.training.encode import Encoder
 from openbook.training.models import make_tokenizer
 from openbook.training.optimizers import muon_adamw
-from openbook.training.student import Geometry, StudentConfig, StudentForCausalLM, student_config
+from openbook.training.student import StudentForCausalLM
+from openbook.training.student_words import Geometry, StudentConfig, student_config
 
 EMPTY = 0.1  # of the examples with pages missing: those with whole sections, or all of the book, missing
 MANY = 2**40  # codebooks to draw from; a run sees each of them at most once
@@ -67,9 +68,9 @@ class ReadingBatch:
     """Tokens, where the slots of each level are, and the characters they must know."""
 
     ids: Tensor  # [B, T]
-    slots: Tensor  # [B, k, P] places in the sequence
-    wanted: Tensor  # [B, k, P, 2] characters of s_{i+1}
-    shifted: Tensor  # [B, k, P, 2] characters of the bigram that is looked up
+    slots: Tensor  # [B, k, L] places in the sequence
+    wanted: Tensor  # [B, k, L, unit] characters of the word of s_{i+1} that belongs there
+    shifted: Tensor  # [B, k, L, 2] characters of the bigram that is looked up for it
     complete: Tensor  # [B]: no page is missing
     output: Tensor  # [B]: the first word of the alphabet that the last level writes
 
@@ -120,16 +121,16 @@ class Course:
     def _packed(
         self, levels: int, length: int, numbers: np.ndarray, rows: list[np.ndarray], first: np.ndarray, whole: int
     ) -> ReadingBatch:
-        n, pairs, size = self.chars, length // 2, self.chars**2
-        config = student_config(self.depth, n, text=self.text)
-        pad, think = config.first_special, config.special("<THINK>")
-        slots = levels * pairs
+        config = student_config(self.depth, self.chars, text=self.text)
+        size, unit, pad, think = config.alphabet, config.unit, config.first_special, config.special("<THINK>")
+        shape = (len(rows), levels, length // unit, unit)
+        slots = levels * shape[2]
         heads = [row[: len(row) - slots - 1] for row in rows]  # without thoughts and answer
         longest = max(map(len, heads)) + slots
         ids = np.full((len(rows), longest), pad, np.int64)
         starts = np.array([len(head) for head in heads])
         for b, head in enumerate(heads):
-            is_rule = (head >= config.first_rule) & (self.text == "composite")
+            is_rule = (head >= config.first_rule) & (not config.writes)
             words = (head + first[b] * size) % pad  # those of the output have the first numbers
             ids[b, : len(head)] = np.where(head < pad, words, head + first[b] * is_rule * size * size)
             ids[b, len(head) : len(head) + slots] = think
@@ -137,14 +138,13 @@ class Course:
         examples = np.concatenate([numbers[:whole], spread])
         translation, _ = self._source(levels, length)[0].translations(examples)
         strings = translation.strings[:, :, :length].astype(np.int64)
-        wanted = strings[:, 1:].reshape(len(rows), levels, pairs, 2)
-        shifted = np.roll(strings[:, :-1], -1, axis=-1).reshape(len(rows), levels, pairs, 2)
+        shifted = np.roll(strings[:, :-1], -1, axis=-1).reshape(len(rows), levels, length // 2, 2)
         places = starts[:, None] + np.arange(slots)
         return ReadingBatch(
             ids=torch.from_numpy(ids),
-            slots=torch.from_numpy(places.reshape(len(rows), levels, pairs)),
-            wanted=torch.from_numpy(wanted),
-            shifted=torch.from_numpy(shifted),
+            slots=torch.from_numpy(places.reshape(shape[:3])),
+            wanted=torch.from_numpy(strings[:, 1:].reshape(shape)),
+            shifted=torch.from_numpy(shifted.repeat(2 // unit, axis=2)),
             complete=torch.arange(len(rows)) < whole,
             output=torch.from_numpy((first + levels + 1) % (self.depth + 1) * size),
         )
@@ -153,8 +153,8 @@ class Course:
 class Passes(NamedTuple):
     """What is known after the layers of the course."""
 
-    known: list[Tensor]  # character logits after each pass of the two-layer block, [B, P, 2, n]
-    looked_up: list[Tensor]  # the same after its first layer: the bigram that is looked up
+    known: list[Tensor]  # character logits after each pass of the two-layer block, [B, L, unit, n]
+    looked_up: list[Tensor]  # after its first layer those of the bigram that is looked up, [B, L, 2, n]
     states: list[Tensor]  # hidden states after the first layer and after the last, [B, T, D]
 
 
@@ -180,15 +180,17 @@ def passes(model: StudentForCausalLM, batch: ReadingBatch) -> Passes:
 
 
 def writing_loss(model: StudentForCausalLM, batch: ReadingBatch, states: list[Tensor]) -> Tensor:
-    """Where rules are text: a right word must know the left one early, and answers are told from all other words."""
-    norm, head, n = model.model.norm, model.lm_head, model.config.chars
-    where = Geometry(batch.ids, model.config)
+    """Where rules are text: a word on the right must know the left side early, and answers are told from all words."""
+    norm, head, config = model.model.norm, model.lm_head, model.config
+    where = Geometry(batch.ids, config)
     row, place = where.right.nonzero(as_tuple=True)
-    left = batch.ids[row, place - 1] % n**2
+    halves = torch.arange(2 // config.unit) - 2 // config.unit
+    left = config.characters(batch.ids[row[:, None], (place - where.half[row, place])[:, None] + halves])
     bound = head.characters(norm(states[0][row, place]), 0)
-    binding = nn.functional.cross_entropy(bound.flatten(0, 1), torch.stack([left // n, left % n], 1).flatten())
+    binding = nn.functional.cross_entropy(bound.flatten(0, 1), left.flatten())
     slots = states[1][torch.arange(len(batch.ids))[:, None], batch.slots[:, -1]]
-    words = batch.output[:, None] + batch.wanted[:, -1, :, 0] * n + batch.wanted[:, -1, :, 1]
+    first, *second = batch.wanted[:, -1].unbind(-1)
+    words = batch.output[:, None] + (first * config.chars + second[0] if second else first)
     answer = nn.functional.cross_entropy(head(norm(slots)).flatten(0, 1), words.flatten())
     return binding + answer
 

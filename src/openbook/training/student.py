@@ -30,131 +30,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
+from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM, LlamaForCausalLM
 from transformers.modeling_outputs import CausalLMOutputWithPast
 
 from openbook.errors import InputError
 from openbook.training.packing import Packing
-
-KINDS = (
-    "book",
-    "rule",
-    "given",
-    "slot",
-    "left",
-)  # what a token is; the last: the left word of a rule that has two
-SPECIAL = ("<PAD>", "<UNK>", "<BOOK>", "<THINK>", "<READ>")  # the last: where a rule is two words
-
-
-class StudentConfig(LlamaConfig):
-    """A Llama's config, with the task that its vocabulary is made for."""
-
-    model_type = "openbook_student"
-
-    depth: int = 3
-    chars: int = 8
-    text: str = "composite"  # or "pairs"
-    stride: int = 4  # positions from one bigram to the next
-    lag: bool = False
-    embedding_std: float = 0.5
-
-    @property
-    def writes(self) -> bool:
-        """Whether a rule is two words, which can be written as well as read."""
-        return self.text == "pairs"
-
-    @property
-    def outputs(self) -> int:
-        """Tokens that have a logit."""
-        return self.vocab_size if self.writes else self.chars**2
-
-    @property
-    def first_special(self) -> int:
-        """The token of padding, the first that is special: bigrams of d+1 levels come before it."""
-        return self.chars**2 * (self.depth + 1)
-
-    @property
-    def first_rule(self) -> int:
-        """The token of the first rule: the special ones come before it."""
-        return self.first_special + len(SPECIAL) - 1
-
-    def special(self, word: str) -> int:
-        """The token of a special word."""
-        return self.first_special + SPECIAL.index(word)
-
-
-def student_config(
-    depth: int,
-    chars: int,
-    width: int = 64,
-    heads: int = 2,
-    head: int = 32,
-    mlp: int = 128,
-    text: str = "composite",
-    **more: Any,
-) -> StudentConfig:
-    """The config of a student for MLT(depth, chars), with two layers for each level."""
-    size = chars**2
-    others = len(SPECIAL) if text == "pairs" else len(SPECIAL) - 1 + depth * size * size
-    return StudentConfig(
-        depth=depth,
-        chars=chars,
-        text=text,
-        vocab_size=size * (depth + 1) + others,
-        hidden_size=width,
-        intermediate_size=mlp,
-        num_hidden_layers=2 * depth,
-        num_attention_heads=heads,
-        num_key_value_heads=heads,
-        head_dim=head,
-        max_position_embeddings=8192,
-        tie_word_embeddings=False,
-        rms_norm_eps=1e-5,
-        use_cache=False,
-        pad_token_id=size * (depth + 1),
-        bos_token_id=None,
-        eos_token_id=None,
-        **more,
-    )
-
-
-class Geometry:
-    """Where the tokens of a batch stand: segment, place in it, level; all [B, T]."""
-
-    def __init__(self, ids: Tensor, config: StudentConfig) -> None:
-        size = config.chars**2
-        word = ids < config.first_special
-        self.padding = ids == config.first_special
-        given = (ids >= size) & word
-        if config.writes:  # words stand in the book too: the given string is what follows it, up to the first thought
-            read, thought = ((ids == config.special(mark)).cumsum(1) > 0 for mark in ("<READ>", "<THINK>"))
-            given = word & read & ~thought
-            self.ruled = word & ~read
-            self.right = self.ruled & (self.ruled.cumsum(1) % 2 == 0)
-        pairs = given.sum(1, keepdim=True).clamp(min=1)  # P
-        start = given.int().argmax(1, keepdim=True)
-        after = torch.arange(ids.shape[1], device=ids.device) - start
-        self.given = given
-        self.apart = (after < 0) & given.any(1, keepdim=True) & ~self.padding & (not config.writes)
-        self.segment = torch.div(after, pairs, rounding_mode="floor")
-        self.place = after - self.segment * pairs
-        first_level = torch.div(ids.gather(1, start) - size, size, rounding_mode="floor").clamp(min=0)
-        self.level = first_level + self.segment
-        self.inside = (after >= 0) & (self.level <= config.depth) & given.any(1, keepdim=True)
-        self.first = self.inside & (self.place == 0)
-        self.last = self.inside & (self.place == pairs - 1)
-        self.alone = int(self.apart.sum(1).min())  # so many tokens at the start of every row see only themselves
-        lag = self.segment * (config.stride // 2) if config.lag else 0
-        book = (~self.padding).cumsum(1) - 1 if config.writes else 0
-        self.positions = torch.where(self.inside, (self.place + 1) * config.stride + lag, book)
-
-    def mask(self, dtype: torch.dtype) -> Tensor:
-        """Who sees whom, [B, 1, T, T]: all that came before and is no padding; what is kept apart only itself."""
-        length = self.apart.shape[1]
-        itself = torch.eye(length, dtype=torch.bool, device=self.apart.device)
-        earlier = torch.ones_like(itself).tril() & ~self.apart[:, :, None] & ~self.padding[:, None, :]
-        hidden = ~(earlier | itself)
-        return torch.zeros(hidden.shape, dtype=dtype, device=hidden.device).masked_fill_(hidden, float("-inf"))[:, None]
+from openbook.training.student_words import KINDS, SPECIAL, Geometry, StudentConfig
 
 
 def attend(
@@ -180,13 +61,16 @@ AttentionInterface.register(STUDENT_ATTENTION := "openbook_student", attend)
 
 
 class CompositeEmbedding(nn.Module):
-    """Embeddings computed from parts. `character` has four roles: left 1, left 2, right 1, right 2."""
+    """Embeddings computed from parts.
+
+    `character` has four roles: left 1, left 2, right 1, right 2; the last two are one where a word is one character.
+    """
 
     def __init__(self, config: StudentConfig) -> None:
         super().__init__()
         self.config = config
         n, width = config.chars, config.hidden_size
-        self.character = nn.Parameter(torch.empty(4, n, width))
+        self.character = nn.Parameter(torch.empty(2 + config.unit, n, width))
         self.level = nn.Parameter(torch.empty(config.depth + 1, width))
         self.kind = nn.Parameter(torch.empty(len(KINDS) if config.writes else len(KINDS) - 1, width))
         self.flag = nn.Parameter(torch.empty(2, width))
@@ -194,6 +78,8 @@ class CompositeEmbedding(nn.Module):
         if config.writes:  # what the head adds to a word's characters: its level; and the special words
             self.level_out = nn.Parameter(torch.empty(config.depth + 1, width))
             self.special_out = nn.Parameter(torch.empty(len(SPECIAL), width))
+        if config.unit == 1:
+            self.half = nn.Parameter(torch.empty(2, width))  # the first or the second of a bigram
 
     def reset(self) -> None:
         """Random vectors; the same character table in all roles of every alphabet would add nothing to sums."""
@@ -203,10 +89,13 @@ class CompositeEmbedding(nn.Module):
         if self.config.writes:
             for table in (self.level_out, self.special_out):
                 nn.init.normal_(table, std=self.config.embedding_std)
+        if self.config.unit == 1:
+            nn.init.normal_(self.half, std=self.config.embedding_std)
 
     def words(self, level: Tensor) -> Tensor:
         """Vectors of the words of all levels in the order of their numbers, the output's first: [n² (d+1), D]."""
-        return (self.bigrams(2) + level.roll(1, 0)[:, None]).flatten(0, 1)
+        words = self.bigrams(2) if self.config.unit == 2 else self.character[2]
+        return (words + level.roll(1, 0)[:, None]).flatten(0, 1)
 
     @property
     def weight(self) -> Tensor:
@@ -221,7 +110,7 @@ class CompositeEmbedding(nn.Module):
         return self._worded(ids) if self.config.writes else self._composed(ids)
 
     def _worded(self, ids: Tensor) -> Tensor:
-        """A word is its two characters and its level, wherever it stands, and what it is there for."""
+        """A word is its characters and its level, wherever it stands, and what it is there for."""
         config, embed = self.config, nn.functional.embedding
         where = Geometry(ids, config)
         nothing = torch.zeros(1, config.hidden_size, device=ids.device, dtype=self.kind.dtype)
@@ -234,7 +123,10 @@ class CompositeEmbedding(nn.Module):
         kind = where.ruled * 4 - where.right * 3 + where.given * 2 + thought * 3
         flags = torch.cat([nothing, self.flag, self.flag.sum(0, keepdim=True)])
         flag = where.first.long() + 2 * where.last.long()
-        return words + levels + embed(kind, self.kind) + embed(flag, flags)
+        told = words + levels + embed(kind, self.kind) + embed(flag, flags)
+        if config.unit == 2:
+            return told
+        return told + embed(torch.where(seen | thought, where.half, 2), torch.cat([self.half, nothing]))
 
     def _composed(self, ids: Tensor) -> Tensor:
         """A rule is four characters and its level."""
@@ -272,7 +164,7 @@ class CompositeHead(nn.Module):
         self._embedding = [embedding]  # in a list, so that its parameters are not counted twice
 
     def characters(self, hidden: Tensor, role: int = 2) -> Tensor:
-        """Logits of the two characters of a bigram: [..., 2, n]; role 0 reads them as the left side of a rule."""
+        """Logits of the characters of a word: [..., unit, n]; role 0 reads both of the left side of a rule."""
         embedding = self._embedding[0]
         table = embedding.character[role : role + 2] * (embedding.scale / math.sqrt(hidden.shape[-1]))
         return torch.einsum("...d,rnd->...rn", hidden, table)
