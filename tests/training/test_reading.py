@@ -118,7 +118,7 @@ def test_a_lesson_taken_up_again_ends_the_same() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("text", ["composite", "pairs"])
+@pytest.mark.parametrize("text", ["composite", "pairs", "letters"])
 def test_a_student_learns_to_look_up_one_level(text: str) -> None:
     """The real thing, as small as it gets: from nothing to reading MLT(1, 4) in seconds."""
     lesson = Lesson(1, 4, (8, 12), 0, ReadingConfig(most_steps=600, missing=0.25), text)

@@ -53,24 +53,29 @@ def composite_secrets(source: Translations) -> Secrets:
 def rows_of(model: Any, strings_bl: Ints, level: int, prefix: int = 1) -> Tensor:
     """Tokens that ask for the translation of strings given in the alphabet of a level (0 is the input): [B, T]."""
     config = model.config
-    n, size, depth = config.chars, config.chars**2, config.depth
-    given = strings_bl[:, 0::2] * n + strings_bl[:, 1::2] + size * (1 + level)
-    batch, pairs = given.shape
+    words = strings_bl if config.unit == 1 else strings_bl[:, 0::2] * config.chars + strings_bl[:, 1::2]
+    given = words + config.alphabet * (1 + level)
+    batch, length = given.shape
     think = config.special("<THINK>")
     parts = [
         np.full((batch, prefix), config.special("<BOOK>")),
         np.full((batch, int(config.writes)), config.special("<READ>")),
         given,
-        np.full((batch, pairs * (depth - level - 1) + 1), think),
-        np.zeros((batch, pairs - 1), np.int64),  # any answer will do: a slot does not look at what stands there
+        np.full((batch, length * (config.depth - level - 1) + 1), think),
+        np.zeros((batch, length - 1), np.int64),  # any answer will do: a slot does not look at what stands there
     ]
     return torch.from_numpy(np.concatenate(parts, axis=1))
 
 
 def answer_logits(model: Any, strings_bl: Ints, level: int, prefix: int = 1) -> Tensor:
     """Logits of the n² output bigrams at every place of the answer: [B, P, n²]."""
+    config = model.config
     ids = rows_of(model, strings_bl, level, prefix).to(next(model.parameters()).device)
-    return model(input_ids=ids, use_cache=False).logits[:, -(strings_bl.shape[1] // 2) :, : model.config.chars**2]
+    slots = strings_bl.shape[1] // config.unit
+    logits = model(input_ids=ids, use_cache=False).logits[:, -slots:, : config.alphabet]
+    if config.unit == 2:
+        return logits
+    return (logits[:, 0::2, :, None] + logits[:, 1::2, None, :]).flatten(-2)  # each character has a slot of its own
 
 
 def votes(model: Any, x_bp: Ints, chars: int, level: int, prefix: int = 1) -> Floats:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from openbook.audit.subject import Ids, Subject
+from openbook.training.student import StudentForCausalLM
 from openbook.training.targets import gathered
 
 MASK_ENTRIES = 4_000_000  # of one pass over nodes: 16 MB
@@ -141,6 +142,7 @@ def batched_rows(lengths: Sequence[int], rows: Sequence[int], tokens: int) -> It
 
 @dataclass(frozen=True)
 class _Trunk:
+    ids: Tensor  # [B, T]
     layers: list[tuple[Tensor, Tensor]]  # keys and values, [B, heads, T, head]
     length: int
     root: dict[tuple[int, int], Tensor]  # (row of the batch, token) -> logits after it
@@ -154,10 +156,11 @@ def _read(subject: Subject, texts: Sequence[Ids], wanted: Sequence[Sequence[int]
         ids[row, : min(len(text), length)] = text[:length]
     spots = [(row, place) for row, places in enumerate(wanted) for place in dict.fromkeys(places)]
     index = torch.tensor([row * length + place for row, place in spots], device=subject.device)
+    read = torch.from_numpy(ids).to(subject.device)
     with gathered(subject.model, index):
-        output = subject.model(input_ids=torch.from_numpy(ids).to(subject.device), use_cache=True)
+        output = subject.model(input_ids=read, use_cache=True)
     layers = [(layer.keys, layer.values) for layer in output.past_key_values.layers]
-    return _Trunk(layers, length, dict(zip(spots, output.logits[0], strict=True)))
+    return _Trunk(read, layers, length, dict(zip(spots, output.logits[0], strict=True)))
 
 
 def _parts(asked: list[list[int]], tree_of: Sequence[Tree], length: int) -> Iterator[list[tuple[int, list[int]]]]:
@@ -224,12 +227,15 @@ def _read_nodes(
         [(k[:, :, :seen], v[:, :, :seen]) if every else (k[rows, :, :seen], v[rows, :, :seen]) for k, v in trunk.layers]
     )
     mask = torch.zeros(sees.shape, dtype=dtype).masked_fill_(~torch.from_numpy(sees), torch.finfo(dtype).min)
+    # a student is told what a word is there for, which it counts off the text
+    told = {"text": trunk.ids[rows]} if isinstance(subject.model, StudentForCausalLM) else {}
     return subject.model(
         input_ids=torch.from_numpy(ids).to(device),
         position_ids=torch.from_numpy(position).to(device),
         attention_mask=mask[:, None].to(device),
         past_key_values=cache,
         use_cache=True,
+        **told,
     ).logits
 
 

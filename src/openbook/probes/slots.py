@@ -17,7 +17,7 @@ from torch import Tensor
 from openbook.book.shelf import CODE
 from openbook.book.translations import Translations
 from openbook.errors import InputError
-from openbook.task.text import Kind
+from openbook.task.text import STUDENT_TEXTS, Kind
 from openbook.training.batches import Item
 
 
@@ -55,7 +55,7 @@ def slots_of(source: Translations, rows: Sequence[Item]) -> Slots:
 def _row(source: Translations, item: Item) -> NDArray[np.int64]:
     thoughts = np.flatnonzero(item.kinds == CODE[Kind.THOUGHT])
     answers = np.flatnonzero(item.kinds == CODE[Kind.ANSWER])
-    if source.unit == 2:
+    if source.text in STUDENT_TEXTS:
         thoughts = thoughts[:-1]  # the last one is the first place of the answer already
     if len(thoughts) % max(1, source.depth - 1):
         raise InputError(f"{len(thoughts)} thinking tokens do not divide evenly into {source.depth - 1} strings")

@@ -79,7 +79,7 @@ class CompositeEmbedding(nn.Module):
             self.level_out = nn.Parameter(torch.empty(config.depth + 1, width))
             self.special_out = nn.Parameter(torch.empty(len(SPECIAL), width))
         if config.unit == 1:
-            self.half = nn.Parameter(torch.empty(2, width))  # the first or the second of a bigram
+            self.half_of = nn.Parameter(torch.empty(2, width))  # the first or the second of a bigram
 
     def reset(self) -> None:
         """Random vectors; the same character table in all roles of every alphabet would add nothing to sums."""
@@ -90,7 +90,7 @@ class CompositeEmbedding(nn.Module):
             for table in (self.level_out, self.special_out):
                 nn.init.normal_(table, std=self.config.embedding_std)
         if self.config.unit == 1:
-            nn.init.normal_(self.half, std=self.config.embedding_std)
+            nn.init.normal_(self.half_of, std=self.config.embedding_std)
 
     def words(self, level: Tensor) -> Tensor:
         """Vectors of the words of all levels in the order of their numbers, the output's first: [n² (d+1), D]."""
@@ -106,13 +106,13 @@ class CompositeEmbedding(nn.Module):
         """Vectors of all bigrams, the sum of two characters: [n², D]."""
         return (self.character[role][:, None] + self.character[role + 1][None]).flatten(0, 1)
 
-    def forward(self, ids: Tensor) -> Tensor:
-        return self._worded(ids) if self.config.writes else self._composed(ids)
+    def forward(self, ids: Tensor, where: Geometry | None = None) -> Tensor:
+        where = Geometry(ids, self.config) if where is None else where
+        return self._worded(ids, where) if self.config.writes else self._composed(ids, where)
 
-    def _worded(self, ids: Tensor) -> Tensor:
+    def _worded(self, ids: Tensor, where: Geometry) -> Tensor:
         """A word is its characters and its level, wherever it stands, and what it is there for."""
         config, embed = self.config, nn.functional.embedding
-        where = Geometry(ids, config)
         nothing = torch.zeros(1, config.hidden_size, device=ids.device, dtype=self.kind.dtype)
         seen = where.given | where.ruled
         words = embed(torch.where(seen, ids, config.first_special), torch.cat([self.words(self.level), nothing]))
@@ -126,12 +126,11 @@ class CompositeEmbedding(nn.Module):
         told = words + levels + embed(kind, self.kind) + embed(flag, flags)
         if config.unit == 2:
             return told
-        return told + embed(torch.where(seen | thought, where.half, 2), torch.cat([self.half, nothing]))
+        return told + embed(torch.where(seen | thought, where.half, 2), torch.cat([self.half_of, nothing]))
 
-    def _composed(self, ids: Tensor) -> Tensor:
+    def _composed(self, ids: Tensor, where: Geometry) -> Tensor:
         """A rule is four characters and its level."""
         config, size = self.config, self.config.chars**2
-        where = Geometry(ids, config)
         book, rule, given, slot = self.kind
         nothing = torch.zeros(1, config.hidden_size, device=ids.device, dtype=self.kind.dtype)
         number = ids - config.first_rule
@@ -206,10 +205,16 @@ class StudentForCausalLM(LlamaForCausalLM):
     def get_output_embeddings(self) -> nn.Module:
         return self.lm_head
 
-    def forward(self, input_ids: Tensor | None = None, **options: Any) -> Any:
-        """Positions and mask follow from the tokens; what is given from outside is of no use here."""
+    def forward(self, input_ids: Tensor | None = None, text: Tensor | None = None, **options: Any) -> Any:
+        """Positions and mask follow from the tokens; what is given from outside is of no use here.
+
+        Only tokens that stand in place of those of a `text` that was read before come with a mask, with a cache, and
+        with `position_ids` that say where.
+        """
         if input_ids is None:
             raise InputError("the student reads tokens, not embeddings: give input_ids")
+        if text is not None:
+            return self._in_place(input_ids, text, **options)
         where = Geometry(input_ids, self.config)
         mask = where.mask(self.dtype)
         ours = self.config._attn_implementation == STUDENT_ATTENTION
@@ -217,6 +222,14 @@ class StudentForCausalLM(LlamaForCausalLM):
             return self._packed(input_ids, Packing(input_ids, where.apart, where.padding, mask), where.positions)
         options.update(position_ids=where.positions, attention_mask=mask, alone=where.alone)
         return super().forward(input_ids=input_ids, **options)
+
+    def _in_place(self, ids: Tensor, text: Tensor, position_ids: Tensor, **options: Any) -> CausalLMOutputWithPast:
+        """What would follow each token if it stood at its place of the text, behind whose end the book goes on."""
+        beyond = max(0, int(position_ids.max()) + 1 - text.shape[1])
+        where = Geometry(nn.functional.pad(text, (0, beyond)), self.config).at(position_ids)
+        embedded = self.model.embed_tokens(ids, where)
+        inner = self.model(inputs_embeds=embedded, position_ids=where.positions, **options)
+        return CausalLMOutputWithPast(logits=self.lm_head(inner.last_hidden_state))
 
     def _packed(self, ids: Tensor, packing: Packing, positions: Tensor) -> CausalLMOutputWithPast:
         """The same with every rule of the batch read once, which is what training spends its time on."""

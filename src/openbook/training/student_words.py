@@ -12,6 +12,7 @@ Legend: B batch, T tokens, n characters, L words of a string.
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import torch
@@ -147,6 +148,14 @@ class Geometry:
         lag = self.segment * (config.stride // 2) if config.lag else 0
         book = (~self.padding).cumsum(1) - 1 if config.writes else 0
         self.positions = torch.where(self.inside, (self.place + 1) * config.stride + lag, book)
+
+    def at(self, places: Tensor) -> Geometry:
+        """The same for words that stand in place of others, at these places of the rows: [B, Q]."""
+        chosen = copy.copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, Tensor):
+                setattr(chosen, name, value.gather(1, places))
+        return chosen
 
     def mask(self, dtype: torch.dtype) -> Tensor:
         """Who sees whom, [B, 1, T, T]: all that came before and is no padding; what is kept apart only itself."""
