@@ -49,7 +49,7 @@ def subject(source: Translations) -> Subject:
     return Subject(model, make_tokenizer(source))
 
 
-def taught(subject: Subject, secrets: Secrets, steps: int = 80) -> None:
+def taught(subject: Subject, secrets: Secrets, steps: int = 200) -> None:
     """Loss on the rules as text, each by itself: what a positive control comes to."""
     asked = prompts(subject, secrets, "template")
     ids, words = torch.tensor(asked.texts), len(asked.texts[0]) - asked.places[0].before
@@ -138,7 +138,8 @@ def test_a_soft_prompt_does_not_end_the_book(
 
     def watched(self: StudentForCausalLM, input_ids: torch.Tensor | None = None, **options: object) -> object:
         assert input_ids is not None
-        seen.update(input_ids[:, :8].flatten().tolist())
+        if "text" not in options:  # words that stand in place of others come without the text before them
+            seen.update(input_ids[:, :8].flatten().tolist())
         return forward(self, input_ids=input_ids, **options)
 
     monkeypatch.setattr(type(subject.model), "forward", watched)

@@ -43,7 +43,7 @@ def test_layer_outputs_are_those_of_the_layers(family: str) -> None:
     assert not torch.allclose(states[3], norm(states[3]))
 
 
-@pytest.mark.parametrize("text", ["compact", "composite", "released"])
+@pytest.mark.parametrize("text", ["compact", "composite", "letters", "released"])
 def test_slots_are_thoughts_and_what_predicts_the_answer(text: str) -> None:
     from openbook.book import Translations
     from openbook.curriculum import Curriculum
@@ -60,7 +60,7 @@ def test_slots_are_thoughts_and_what_predicts_the_answer(text: str) -> None:
         assert len(answer) == (item.kinds == CODE[Kind.ANSWER]).sum()
         thoughts = slots.places_bq[row, slots.string_q < 4]
         assert (item.kinds[thoughts] == CODE[Kind.THOUGHT]).all() and len(set(thoughts)) == len(thoughts)
-    widths = {"compact": [8, 8, 8], "composite": [4, 4, 4], "released": [40, 40, 8]}[text]
+    widths = {"compact": [8, 8, 8], "composite": [4, 4, 4], "letters": [8, 8, 8], "released": [40, 40, 8]}[text]
     assert np.bincount(slots.string_q)[2:].tolist() == widths
     assert slots.to_json()[0] == {"string": 2, "place": 1}
 

@@ -82,6 +82,13 @@ def test_words_are_bigrams_or_characters_those_of_the_output_first() -> None:
     assert LettersFormat(DEPTH, CHARS).rule("A B -> D E") == "A B D E"
 
 
+@pytest.mark.parametrize(("kind", "word", "characters"), [("pairs", 9 + 7, [2, 1]), ("letters", 3 + 2, [2])])
+def test_a_word_is_its_characters(kind: str, word: int, characters: list[int]) -> None:
+    config = config_of(kind)
+    assert config.characters(torch.tensor([word])).tolist() == [characters]
+    assert config.words(torch.tensor([characters])).tolist() == [word % config.alphabet]
+
+
 def test_geometry_of_a_worked_example() -> None:
     config = config_of("pairs")
     ids = tokens(config, "<PAD> <BOOK> 9 18 18 0 <READ> 9 10 <THINK> <THINK> <THINK> 0 1 <PAD>")
@@ -272,8 +279,7 @@ def test_the_writing_loss_is_what_it_says(text: str) -> None:
         early[where.right] = (embedding.character[0][a] + embedding.character[1][b])[where.right]
         following = torch.zeros_like(batch.ids)
         rows = torch.arange(len(batch.ids))[:, None]
-        place_value = torch.tensor([CHARS, 1])[-config.unit :]
-        following[rows, batch.slots[:, -1]] = batch.output[:, None] + (batch.wanted[:, -1] * place_value).sum(-1)
+        following[rows, batch.slots[:, -1]] = batch.output[:, None] + config.words(batch.wanted[:, -1])
         late = model.lm_head.weight[following] * 16
         right = writing_loss(model, batch, [early, late])
         assert right < 0.35 * writing_loss(model, batch, [-early, late])

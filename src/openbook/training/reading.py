@@ -189,8 +189,7 @@ def writing_loss(model: StudentForCausalLM, batch: ReadingBatch, states: list[Te
     bound = head.characters(norm(states[0][row, place]), 0)
     binding = nn.functional.cross_entropy(bound.flatten(0, 1), left.flatten())
     slots = states[1][torch.arange(len(batch.ids))[:, None], batch.slots[:, -1]]
-    first, *second = batch.wanted[:, -1].unbind(-1)
-    words = batch.output[:, None] + (first * config.chars + second[0] if second else first)
+    words = batch.output[:, None] + config.words(batch.wanted[:, -1])
     answer = nn.functional.cross_entropy(head(norm(slots)).flatten(0, 1), words.flatten())
     return binding + answer
 

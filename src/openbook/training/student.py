@@ -13,9 +13,11 @@ so answers are not fed back. Rules are a set and all have position 0; strings re
 bigram to the right of the one before if `lag` is set, which is what the circular shift does to them. Rules see only
 themselves: a mask keeps them apart.
 
-The same student can be made for a text of words (`text="pairs"`), in which every bigram is one word and a rule is two:
+The same student can be made for a text of words, in which every bigram is one word and a rule is two (`text="pairs"`),
+or every character is one and a rule is four (`text="letters"`):
 
-    <BOOK>  AB KL  CA MI ...  <READ>  BC DA   <THINK> <THINK> <THINK>   pq rs
+    <BOOK>  AB KL  CA MI ...      <READ>  BC DA     <THINK> <THINK> <THINK>   pq rs
+    <BOOK>  A B K L  C A M I ...  <READ>  B C D A   <THINK> x 5               p q r s
 
 Then the book is read as any text is, each word seeing all before it at its own place, and the head gives a logit to
 every word, so the student can be asked to write a rule. What belongs together in a rule it has to learn.

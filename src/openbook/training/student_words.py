@@ -74,7 +74,15 @@ class StudentConfig(LlamaConfig):
 
     def characters(self, words: Tensor) -> Tensor:
         """The characters of words of strings, whatever their level: [..., unit]."""
-        return torch.stack([words // self.chars**k % self.chars for k in reversed(range(self.unit))], -1)
+        return words[..., None] // self._place_values % self.chars
+
+    def words(self, characters: Tensor) -> Tensor:
+        """The words of an alphabet with these characters, [..., unit], counted from its first."""
+        return (characters * self._place_values).sum(-1)
+
+    @property
+    def _place_values(self) -> Tensor:
+        return self.chars ** torch.arange(self.unit - 1, -1, -1)
 
 
 def student_config(
