@@ -14,8 +14,8 @@ from _rows import Row, cpu_seconds, main
 from openbook.task import Codebook, random_inputs, translate, translate_batch
 from openbook.task.dataset import DatasetSpec, record
 from openbook.task.encoder import CHUNK, RecordEncoder
+from openbook.task.formats import ReleasedFormat
 from openbook.task.phrasebook import sample_tables
-from openbook.task.text import ReleasedFormat
 
 DEPTH = 5
 LENGTHS = (20, 40)

@@ -12,7 +12,7 @@ import pytest
 from openbook.cli import main
 from openbook.task import Codebook
 from openbook.task.dataset import DatasetSpec, record
-from openbook.task.text import CompactFormat, ReleasedFormat
+from openbook.task.formats import CompactFormat, ReleasedFormat
 from openbook.task.writer import partial_path, state_path
 
 EXECUTABLE = [sys.executable, "-m", "openbook.cli", "task"]

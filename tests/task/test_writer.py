@@ -16,7 +16,7 @@ from openbook.errors import InputError, MachineError
 from openbook.task import Codebook
 from openbook.task.dataset import DatasetSpec
 from openbook.task.encoder import RecordEncoder
-from openbook.task.text import CompactFormat
+from openbook.task.formats import CompactFormat
 from openbook.task.writer import BLOCK, partial_path, state_path, write_dataset
 
 SPEC = DatasetSpec(CompactFormat(2, 3), 40, Codebook.sample(2, 3), lengths=(2, 8))
@@ -56,7 +56,7 @@ import sys, time
 from pathlib import Path
 from openbook.task import Codebook
 from openbook.task.dataset import DatasetSpec
-from openbook.task.text import CompactFormat
+from openbook.task.formats import CompactFormat
 from openbook.task.writer import write_dataset
 spec = DatasetSpec(CompactFormat(2, 3), 20_000, Codebook.sample(2, 3), lengths=(2, 8))
 write_dataset(spec, Path(sys.argv[1]), advance=lambda records: time.sleep(float(sys.argv[2])))

@@ -16,7 +16,7 @@ from openbook.book import Translations
 from openbook.curriculum import Plan, curriculum_named
 from openbook.errors import InputError
 from openbook.task import Codebook
-from openbook.task.text import CompositeFormat
+from openbook.task.formats import CompositeFormat
 from openbook.training.batches import Collator, PositionDataset
 from openbook.training.encode import Encoder
 from openbook.training.exam import examine

@@ -14,7 +14,7 @@ from openbook.book import Translations
 from openbook.curriculum import Plan, curriculum_named
 from openbook.errors import InputError
 from openbook.task import Codebook
-from openbook.task.text import LettersFormat, PairsFormat
+from openbook.task.formats import LettersFormat, PairsFormat
 from openbook.training.batches import Collator, PositionDataset
 from openbook.training.config import RunConfig
 from openbook.training.encode import Encoder

@@ -19,9 +19,10 @@ from openbook.book.shelf import CODE, NONE, Bank, Fragments, Shelf
 from openbook.errors import InputError
 from openbook.randomness import permutations, words
 from openbook.task.alphabet import alphabets
+from openbook.task.formats import STUDENT_TEXTS, Format, format_named
 from openbook.task.inputs import check_lengths, random_inputs, subset_inputs
 from openbook.task.phrasebook import Codebook, Table, sample_tables
-from openbook.task.text import PAD, STUDENT_TEXTS, Chain, Format, Kind, Slot, format_named
+from openbook.task.text import PAD, Chain, Kind, Slot
 from openbook.task.translate import Translation, translate_batch
 
 

@@ -16,9 +16,10 @@ from openbook.commands.translate import in_symbols, show
 from openbook.console import emit_json, out
 from openbook.errors import MachineError
 from openbook.task.dataset import DatasetSpec
+from openbook.task.formats import ReleasedFormat
 from openbook.task.inputs import random_inputs
 from openbook.task.phrasebook import Codebook
-from openbook.task.text import THINK, ReleasedFormat
+from openbook.task.text import THINK
 from openbook.task.translate import translate
 from openbook.task.writer import write_dataset
 

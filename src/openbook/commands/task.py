@@ -12,8 +12,9 @@ from rich.table import Table
 from openbook.console import emit_json, out, progress
 from openbook.errors import InputError
 from openbook.task.dataset import DatasetSpec
+from openbook.task.formats import CompactFormat, Format, ReleasedFormat
 from openbook.task.phrasebook import Codebook
-from openbook.task.text import Chain, CompactFormat, Format, ReleasedFormat
+from openbook.task.text import Chain
 from openbook.task.writer import check_target, write_dataset
 
 

@@ -17,7 +17,8 @@ from torch import Tensor
 from openbook.book.shelf import CODE
 from openbook.book.translations import Translations
 from openbook.errors import InputError
-from openbook.task.text import STUDENT_TEXTS, Kind
+from openbook.task.formats import STUDENT_TEXTS
+from openbook.task.text import Kind
 from openbook.training.batches import Item
 
 

@@ -27,9 +27,10 @@ import numpy as np
 from openbook.errors import InputError
 from openbook.randomness import words
 from openbook.task.alphabet import alphabets
+from openbook.task.formats import Format, ReleasedFormat
 from openbook.task.inputs import check_lengths, random_inputs
 from openbook.task.phrasebook import Codebook
-from openbook.task.text import Chain, Format, Kind, ReleasedFormat, render
+from openbook.task.text import Chain, Kind, render
 from openbook.task.translate import output, translate
 
 Book = dict[str, list[dict[str, Any]]]

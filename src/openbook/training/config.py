@@ -11,7 +11,8 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_valida
 
 from openbook.curriculum import Curriculum, curriculum_named, preset
 from openbook.errors import InputError
-from openbook.task.text import STUDENT_TEXTS, THINK
+from openbook.task.formats import STUDENT_TEXTS
+from openbook.task.text import THINK
 
 
 class Strict(BaseModel):

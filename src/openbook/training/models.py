@@ -12,7 +12,8 @@ from transformers.utils import logging
 from openbook.book.shelf import Source
 from openbook.book.translations import Translations
 from openbook.errors import InputError
-from openbook.task.text import THINK, CompactFormat, CompositeFormat, PairsFormat
+from openbook.task.formats import CompactFormat, CompositeFormat, PairsFormat
+from openbook.task.text import THINK
 from openbook.training.config import ModelConfig, ReadingConfig
 from openbook.training.student import StudentForCausalLM  # known to transformers now
 from openbook.training.student_words import StudentConfig, student_config

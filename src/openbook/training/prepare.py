@@ -9,7 +9,7 @@ from typing import Any
 
 from openbook.errors import InputError, StoppedError
 from openbook.records import Run
-from openbook.task.text import STUDENT_TEXTS
+from openbook.task.formats import STUDENT_TEXTS
 from openbook.training import checkpoint
 from openbook.training.config import RunConfig
 from openbook.training.encode import Encoder
