@@ -60,7 +60,7 @@ def test_every_hyperparameter_of_a_paper_config_has_its_place(name: str) -> None
 def test_the_deep_student_leaves_its_reading_alone() -> None:
     config = read("student-deep")
     assert config.curriculum == curriculum_named("patient")
-    assert "self_attn" in config.training.freeze and config.training.step_size == 128
+    assert "self_attn" in config.training.freeze and config.training.step_size == 64
 
 
 @pytest.mark.parametrize("name", LLAMA)
