@@ -30,7 +30,7 @@ def configs(scale: Scale) -> list[Unit]:
         sizes = {"anneal": (1000, 2000, 4000), "fixed:0.2": (2000, 4000), "no-context": (1000, 4000)}
         seeds: tuple[int, ...] = (0,)
     else:
-        sizes = {"anneal": (2000, 3000, 4000), "fixed:0.2": (4000,), "no-context": (8000, 16_000)}
+        sizes = {"anneal": (2000, 3000, 4000), "fixed:0.2": (4000,), "no-context": (4000, 8000, 16_000)}
         seeds = (0, 1, 2)
     return [
         _unit(name, samples, seed, 8, student(scale, name, samples, seed, **RATES.get((name, samples), {})))
