@@ -147,7 +147,8 @@ def _costs(rows: Rows, name: str) -> Chart:
         "The same by what it costs",
         "Accuracy with the book closed against tokens and against seconds of training.",
         panels,
-        "A dot is a size of the dataset, the mean of its seeds. Seconds are of one thread each, two runs side by side.",
+        "A dot is a size of the dataset, the mean of its seeds. Seconds are by the clock, one thread a run: what "
+        "else ran shows in them, and not in the tokens.",
     )
 
 
