@@ -63,3 +63,14 @@ def mean_by(rows: Iterable[Mapping[str, Any]], key: str, value: str = "accuracy"
     for row in rows:
         grouped.setdefault(row[key], []).append(row[value])
     return {where: sum(found) / len(found) for where, found in sorted(grouped.items())}
+
+
+def spread_by(rows: Iterable[Mapping[str, Any]], key: str) -> dict[Any, tuple[float, float]]:
+    """From the lowest lower to the highest upper bound for each value of a key: what seeds differ by is not hidden."""
+    grouped: dict[Any, list[Mapping[str, Any]]] = {}
+    for row in rows:
+        grouped.setdefault(row[key], []).append(row)
+    return {
+        where: (min(row["low"] for row in found), max(row["high"] for row in found))
+        for where, found in sorted(grouped.items())
+    }

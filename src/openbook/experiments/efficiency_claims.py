@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from openbook.experiments.curricula import CURVES, mean_by
+from openbook.experiments.curricula import CURVES, mean_by, spread_by
 from openbook.experiments.experiment import Claim, Rows, judge, unmeasured
 from openbook.experiments.needed import ratio
 
@@ -38,14 +38,14 @@ NECESSARY = {
 
 
 def _at_largest(rows: Rows, name: str) -> dict[str, Any] | None:
-    """The run on the largest dataset that this curve and annealing have in common, averaged over seeds."""
+    """The runs on the largest dataset that this curve and annealing have in common: the mean and the outer bounds."""
     common = _sizes(rows, name) & _sizes(rows, "anneal")
     if not common:
         return None
     mine = [row for row in rows if row["curve"] == name and row["samples"] == max(common)]
-    return {"samples": max(common)} | {
-        k: sum(r[k] for r in mine) / len(mine) for k in ("accuracy", "low", "high", "chance")
-    }
+    (low, high), chance = spread_by(mine, "samples")[max(common)], mine[0]["chance"]
+    accuracy = sum(row["accuracy"] for row in mine) / len(mine)
+    return {"samples": max(common), "accuracy": accuracy, "low": low, "high": high, "chance": chance}
 
 
 def _reaches(rows: Rows, name: str) -> int | None:
@@ -117,12 +117,12 @@ def _perfect_without_context(rows: Rows) -> Claim:
 
 
 def _necessary(rows: Rows, name: str, claim: str) -> Claim:
-    threshold = f"at the same size annealing's lower bound is {APART:.0%} above the upper bound without it"
+    threshold = f"at the same size annealing's lowest bound is {APART:.0%} above the highest without it"
     control, enhanced = _at_largest(rows, name), _at_largest(rows, "anneal")
     if control is None or enhanced is None:
         return unmeasured(claim, threshold, f"no pair of runs with annealing and {name}")
     mine = [r for r in rows if r["curve"] == "anneal" and r["samples"] == control["samples"]]
-    low = sum(row["low"] for row in mine) / len(mine)
+    low = min(row["low"] for row in mine)
     numbers = {
         "annealing": round(sum(r["accuracy"] for r in mine) / len(mine), 3),
         CURVES[name].label: round(control["accuracy"], 3),

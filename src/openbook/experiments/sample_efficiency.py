@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from openbook.experiments.curricula import CURVES, PAPER_SAMPLES, llama, mean_by, student
+from openbook.experiments.curricula import CURVES, PAPER_SAMPLES, llama, mean_by, spread_by, student
 from openbook.experiments.efficiency_claims import claims
 from openbook.experiments.experiment import Experiment, Rows, Scale, Unit
 from openbook.experiments.figures import Axis, Chart, Level, Panel, Series, Table, share
@@ -83,7 +83,8 @@ def draw(rows: Rows, name: str = NAME) -> list[Chart | Table]:
             "Accuracy with the book closed, by training samples",
             _alt(rows),
             panels,
-            "Solid: this machine, mean of the seeds, with 95 % intervals clustered by string. Dashed and pale: "
+            "Solid: this machine, mean of the seeds; bars reach from the lowest to the highest end of their 95 % "
+            "intervals, clustered by string. Dashed and pale: "
             "published, Llama-3.2-3B on MLT(5, 8) or MLT(5, 10); another model, and a deeper task where ours has "
             "fewer levels, so compare the order of the curves and not their places.",
         )
@@ -111,9 +112,8 @@ def _panel(rows: Rows, chars: int) -> Panel:
     for name, curve in CURVES.items():
         mine = [row for row in here if row["curve"] == name]
         if mine:
-            low, high = mean_by(mine, "samples", "low"), mean_by(mine, "samples", "high")
-            points = list(mean_by(mine, "samples").items())
-            series.append(Series(curve.label, points, curve.colour, [(low[x], high[x]) for x, _ in points]))
+            points, spread = list(mean_by(mine, "samples").items()), spread_by(mine, "samples")
+            series.append(Series(curve.label, points, curve.colour, [spread[x] for x, _ in points]))
     behind = f"; published: MLT(5, {chars})" if any(one.published for one in series) else ""
     return Panel(
         f"Ours: MLT({depth}, {chars}){behind}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
-from openbook.experiments.curricula import llama, mean_by, student
+from openbook.experiments.curricula import llama, mean_by, spread_by, student
 from openbook.experiments.experiment import Claim, Experiment, Rows, Scale, Unit, judge, unmeasured
 from openbook.experiments.figures import Axis, Chart, Level, Panel, Series, Table, share
 from openbook.experiments.models import Models
@@ -89,9 +89,8 @@ def draw(rows: Rows) -> list[Chart | Table]:
             series.append(Series(label, sorted((r["samples"], r["accuracy"]) for r in theirs), colour, published=True))
         for name, (label, colour) in SETS.items():
             mine = [r for r in rows if r["level"] == level and r["test"] == name and r["open"] == 0]
-            low, high = mean_by(mine, "samples", "low"), mean_by(mine, "samples", "high")
-            points = list(mean_by(mine, "samples").items())
-            series.append(Series(label, points, colour, [(low[x], high[x]) for x, _ in points]))
+            points, spread = list(mean_by(mine, "samples").items()), spread_by(mine, "samples")
+            series.append(Series(label, points, colour, [spread[x] for x, _ in points]))
         panels.append(
             Panel(
                 f"Half of phrasebook {level} held out",
