@@ -2,7 +2,8 @@
 
 `matmul rate`: floating-point operations of a step's matrix products and attention (forward and backward, as
 `FlopCounterMode` counts them, padding included) a second, against what the machine reaches on a large product.
-`step`: the same step with the stock attention, in which rules ask about all that they may not see.
+`step`: the same step as a stock Llama takes it, in which every example reads its rules again, and rules ask about all
+that they may not see.
 `generator`: what drawing, encoding and packing a step's examples takes, in percent of the step.
 `padding`: tokens of a step that are padding, in percent.
 
