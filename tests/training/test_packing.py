@@ -116,3 +116,10 @@ def test_without_a_book_or_with_stock_attention_nothing_is_packed(
     result(stock, batches("no-dropout", [1, 2, 3]))
     with pytest.raises(AssertionError, match="packed"):
         result(model, batches("no-dropout", [1, 2, 3]))
+
+
+def test_who_asks_for_more_than_logits_gets_it(batches: Batches, model: StudentForCausalLM) -> None:
+    """States are of the batch as it was given, not of the row that training lays it out in."""
+    ids = batches("no-dropout", [1, 2, 3])["input_ids"]
+    states = model.train()(input_ids=ids, output_hidden_states=True).hidden_states
+    assert len(states) == 7 and all(state.shape[:2] == ids.shape for state in states)

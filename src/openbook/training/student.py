@@ -220,7 +220,9 @@ class StudentForCausalLM(LlamaForCausalLM):
         where = Geometry(input_ids, self.config)
         mask = where.mask(self.dtype)
         ours = self.config._attn_implementation == STUDENT_ATTENTION
-        if self.training and ours and int(where.apart.sum()) > len(input_ids):  # there are rules, not their mark alone
+        logits_alone = options.keys() <= {"attention_mask", "position_ids", "use_cache"}
+        rules = int(where.apart.sum()) > len(input_ids)  # and not their mark alone
+        if self.training and ours and logits_alone and rules:
             return self._packed(input_ids, Packing(input_ids, where.apart, where.padding, mask), where.positions)
         options.update(position_ids=where.positions, attention_mask=mask, alone=where.alone)
         return super().forward(input_ids=input_ids, **options)
