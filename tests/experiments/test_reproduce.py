@@ -122,6 +122,15 @@ def test_a_reader_that_is_none_is_refused(tmp_path: Path) -> None:
         plan(["gapp"], "laptop", tmp_path)
 
 
+@pytest.mark.parametrize(("text", "name"), [("pairs", "writer-5-8"), ("letters", "speller-5-8")])
+def test_a_reader_of_a_text_that_nobody_starts_from_is_named(text: str, name: str, tmp_path: Path) -> None:
+    shape = {"model_type": "openbook_student", "depth": 5, "chars": 8, "text": text}
+    (tmp_path / "config.json").write_text(json.dumps(shape))
+    (tmp_path / "model.safetensors").write_text("")
+    with pytest.raises(InputError, match=f"is a {name}, but these experiments start from student-3-8"):
+        plan(["stitching"], "laptop", tmp_path / "out", tmp_path)
+
+
 def test_a_second_call_into_the_same_folder_is_refused(tmp_path: Path) -> None:
     jobs = plan(CHEAP, "smoke", tmp_path).missing()
     first = carry_out(jobs, 1, tmp_path)

@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 Report = Callable[[float, str], None]  # share done, what is being done
 READER_SECONDS = 70.0
 STRANGE_CODEBOOK = 1_000_003  # a codebook that no reader was taught
-_STUDENT = re.compile(r"(student|writer)-(\d+)-(\d+)")
-_TEXTS = {"student": "composite", "writer": "pairs"}  # how the reader of that name has its rules written down
+_TEXTS = {"student": "composite", "writer": "pairs", "speller": "letters"}  # how a reader's rules are written down
+_STUDENT = re.compile(rf"({'|'.join(_TEXTS)})-(\d+)-(\d+)")
 
 
 def taught(
@@ -180,7 +180,7 @@ def weights_of(path: Path) -> Path:
 
 
 def name_of(path: Path) -> str | None:
-    """What a student's folder is called here: student-3-8, or writer-2-8 if its rules are text; None for others."""
+    """What a student's folder is called here, by its text: student-3-8, writer-2-8, speller-2-8; None for others."""
     from openbook.training.config import student_at
 
     made_for = student_at(path) if weights_of(path).exists() else None
