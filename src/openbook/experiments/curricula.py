@@ -59,18 +59,19 @@ def llama(name: str, samples: int, chars: int, **settings: Any) -> dict[str, Any
 
 def mean_by(rows: Iterable[Mapping[str, Any]], key: str, value: str = "accuracy") -> dict[Any, float]:
     """The mean of a value for each value of a key."""
-    grouped: dict[Any, list[float]] = {}
-    for row in rows:
-        grouped.setdefault(row[key], []).append(row[value])
-    return {where: sum(found) / len(found) for where, found in sorted(grouped.items())}
+    return {where: sum(row[value] for row in found) / len(found) for where, found in _grouped(rows, key)}
 
 
 def spread_by(rows: Iterable[Mapping[str, Any]], key: str) -> dict[Any, tuple[float, float]]:
     """From the lowest lower to the highest upper bound for each value of a key: what seeds differ by is not hidden."""
+    return {
+        where: (min(row["low"] for row in found), max(row["high"] for row in found))
+        for where, found in _grouped(rows, key)
+    }
+
+
+def _grouped(rows: Iterable[Mapping[str, Any]], key: str) -> list[tuple[Any, list[Mapping[str, Any]]]]:
     grouped: dict[Any, list[Mapping[str, Any]]] = {}
     for row in rows:
         grouped.setdefault(row[key], []).append(row)
-    return {
-        where: (min(row["low"] for row in found), max(row["high"] for row in found))
-        for where, found in sorted(grouped.items())
-    }
+    return sorted(grouped.items())
