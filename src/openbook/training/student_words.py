@@ -74,15 +74,14 @@ class StudentConfig(LlamaConfig):
 
     def characters(self, words: Tensor) -> Tensor:
         """The characters of words of strings, whatever their level: [..., unit]."""
-        return words[..., None] // self._place_values % self.chars
+        return words[..., None] // self._place_values(words) % self.chars
 
     def words(self, characters: Tensor) -> Tensor:
         """The words of an alphabet with these characters, [..., unit], counted from its first."""
-        return (characters * self._place_values).sum(-1)
+        return (characters * self._place_values(characters)).sum(-1)
 
-    @property
-    def _place_values(self) -> Tensor:
-        return self.chars ** torch.arange(self.unit - 1, -1, -1)
+    def _place_values(self, beside: Tensor) -> Tensor:
+        return self.chars ** torch.arange(self.unit - 1, -1, -1, device=beside.device)
 
 
 def student_config(
