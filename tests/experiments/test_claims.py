@@ -26,13 +26,16 @@ WORLDS: list[tuple[str, list[dict[str, Any]], list[tuple[list[dict[str, Any]], s
             (made.efficiency(no_context={4000: 0.3}), "random guesses"),
         ],
     ),
-    (
-        "five-levels",
-        made.efficiency(),
-        [
-            (made.efficiency(no_context={1000: 0.2, 4000: 0.97}), "10x less"),
-            (made.efficiency(anneal=CHANCE), "learns the fastest"),
-        ],
+    *(
+        (
+            name,
+            made.efficiency(),
+            [
+                (made.efficiency(no_context={1000: 0.2, 4000: 0.97}), "10x less"),
+                (made.efficiency(anneal=CHANCE), "learns the fastest"),
+            ],
+        )
+        for name in ("five-levels", "five-levels-ten")
     ),
     (
         "context-reliance",
@@ -42,7 +45,10 @@ WORLDS: list[tuple[str, list[dict[str, Any]], list[tuple[list[dict[str, Any]], s
             (made.reliance(anneal=(0.125, 0.999)), "no longer depends"),
         ],
     ),
-    ("selective-internalisation", made.selective(0.14), [(made.selective(0.98), "only the rules used")]),
+    *(
+        (name, made.selective(0.14), [(made.selective(0.98), "only the rules used")])
+        for name in ("selective-internalisation", "selective-five-levels")
+    ),
     (
         "perturbation",
         made.perturbed(),

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from typing import Any
 
+from openbook.experiments import five_levels
 from openbook.experiments.curricula import llama, mean_by, spread_by, student
 from openbook.experiments.experiment import Claim, Experiment, Rows, Scale, Unit, judge, unmeasured
 from openbook.experiments.figures import Axis, Chart, Level, Panel, Series, Table, share
 from openbook.experiments.models import Models
 from openbook.published import published
 
+NAME = "selective-internalisation"
 LEARNED = 0.9
 GUESS = 0.1  # as far above chance as this still counts as random performance
 SETS = {"seen": ("only rules used in training", 0), "held out": ("only held-out rules", 1)}
@@ -33,10 +36,22 @@ def configs(scale: Scale) -> list[Unit]:
             (level, n, seed, student(scale, "anneal", n, seed, **{"task.held_out": level}))
             for level, n, seed in itertools.product(levels, sizes, seeds)
         ]
+    return [_unit(*each) for each in grid]
+
+
+def deep_configs(scale: Scale) -> list[Unit]:
+    """The same on five levels, with the students of the figure of five levels."""
+    if scale != "overnight":
+        return []
+    samples = five_levels.SAMPLES[8]
     return [
-        Unit({"level": level, "samples": samples, "seed": seed, "exam": 256, "learned": [spec]}, seconds=5.0)
-        for level, samples, seed, spec in grid
+        _unit(level, samples, 0, five_levels.learned("anneal", samples, **{"task.held_out": level}))
+        for level in range(1, five_levels.DEPTH + 1)
     ]
+
+
+def _unit(level: int, samples: int, seed: int, spec: dict[str, Any]) -> Unit:
+    return Unit({"level": level, "samples": samples, "seed": seed, "exam": 256, "learned": [spec]}, seconds=5.0)
 
 
 def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
@@ -75,20 +90,20 @@ def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
     return rows
 
 
-def draw(rows: Rows) -> list[Chart | Table]:
+def draw(rows: Rows, name: str = NAME) -> list[Chart | Table]:
     if not rows:
         return []
     depth, chars = rows[0]["depth"], rows[0]["chars"]
     panels = []
     for level in sorted({row["level"] for row in rows}):
         series = []
-        for name, (label, colour) in SETS.items():
+        for half, (label, colour) in SETS.items():
             theirs = [
-                r for r in published("selective") if r["level"] == level and r["test_set"] == _published_set(name)
+                r for r in published("selective") if r["level"] == level and r["test_set"] == _published_set(half)
             ]
             series.append(Series(label, sorted((r["samples"], r["accuracy"]) for r in theirs), colour, published=True))
-        for name, (label, colour) in SETS.items():
-            mine = [r for r in rows if r["level"] == level and r["test"] == name and r["open"] == 0]
+        for half, (label, colour) in SETS.items():
+            mine = [r for r in rows if r["level"] == level and r["test"] == half and r["open"] == 0]
             points, spread = list(mean_by(mine, "samples").items()), spread_by(mine, "samples")
             series.append(Series(label, points, colour, [spread[x] for x, _ in points]))
         panels.append(
@@ -101,7 +116,7 @@ def draw(rows: Rows) -> list[Chart | Table]:
             )
         )
     closed = [row for row in rows if row["open"] == 0]
-    ends = ", ".join(f"{name} rules {_mean(closed, name):.0%}" for name in SETS)
+    ends = ", ".join(f"{half} rules {_mean(closed, half):.0%}" for half in SETS)
     header = ["held out at level", "samples", "exam", "book closed", "book open", "chance"]
     cells = []
     for row in closed:
@@ -113,14 +128,14 @@ def draw(rows: Rows) -> list[Chart | Table]:
         )  # fmt: skip
     return [
         Chart(
-            "selective-internalisation",
+            name,
             f"Only rules that training needs are learned, MLT({depth}, {chars})",
             f"Accuracy with the book closed on average over levels: {ends}.",
             panels,
             "Solid: this machine. Dashed and pale: published, Llama-3.2-3B on MLT(5, 10). Half of one phrasebook is "
             "never needed in training, though its rules are shown among the unused ones.",
         ),
-        Table("selective-internalisation-table", "The same in numbers", header, cells),
+        Table(f"{name}-table", "The same in numbers", header, cells),
     ]
 
 
@@ -160,7 +175,7 @@ def claims(rows: Rows) -> list[Claim]:
 
 
 EXPERIMENT = Experiment(
-    name="selective-internalisation",
+    name=NAME,
     title="Selective internalisation",
     paper="Appendix C.1",
     story="Does the model copy the book into its weights, or only what it needs? Half of the rules of one phrasebook "
@@ -172,4 +187,16 @@ EXPERIMENT = Experiment(
     claims=claims,
     differs="The paper holds out rules at each of five levels (n = 10) over 10,000 to 500,000 samples; ours at each of "
     "three levels (n = 8).",
+)
+DEEP = Experiment(
+    name=(_DEEP_NAME := "selective-five-levels"),
+    title="Selective internalisation on five levels",
+    paper="Appendix C.1",
+    story="The same with as many phrasebooks as in the paper: half of each of the five held out in turn.",
+    configs=deep_configs,
+    run=run,
+    draw=functools.partial(draw, name=_DEEP_NAME),
+    claims=claims,
+    differs="The paper has alphabets of ten, and 10,000 to 500,000 samples. Ours has alphabets of eight, one size and "
+    "one seed.",
 )
