@@ -20,8 +20,41 @@ SETTINGS = ReadingConfig(width=16, heads=1, head=8, mlp=16, batch_size=8, most_s
 def test_the_course_grows_to_the_depth_and_ends_at_the_full_lengths() -> None:
     course = stages(5, (20, 40), SETTINGS)
     assert [stage.levels for stage in course] == [1, 1, 2, 3, 5, 5]
-    assert course[0].others == 0 and course[-1] == Stage(5, 0.25, (20, 40), missing=True)
+    assert course[0].others == 0 and course[-1] == Stage(5, 0.25, (20, 40), missing=True, ends=0.5)
     assert [stage.levels for stage in stages(1, (4, 8), SETTINGS)] == [1, 1, 1]
+
+
+def test_more_than_three_levels_mind_the_wrap_around() -> None:
+    course = stages(5, (20, 40), SETTINGS)
+    assert {stage.ends for stage in course} == {0.5}
+    assert [stage.lengths for stage in course if stage.levels == 2] == [(8, 40)]
+    without = stages(5, (20, 40), SETTINGS.model_copy(update={"ends": 0.0}))
+    for plain in (without, stages(3, (20, 40), SETTINGS)):
+        assert {stage.ends for stage in plain} == {0.0}
+        assert {stage.lengths for stage in plain[:-1]} == {(8, 20)}
+
+
+@pytest.mark.parametrize(("text", "last"), [("composite", 1), ("letters", 2)])
+def test_the_last_bigram_counts_as_much_as_it_is_told_to(text: str, last: int) -> None:
+    def lesson(ends: float) -> Lesson:
+        return Lesson(2, 3, (8, 8), 0, SETTINGS.model_copy(update={"ends": ends}), text)
+
+    words, unit = 8 * last // 2, 2 // last
+    known = torch.randn(3, words, unit, 3, requires_grad=True)
+    wanted = torch.zeros(3, 1, words, unit, dtype=torch.long)
+    gradient = {}
+    for ends in (0.0, 1.0):
+        (gradient[ends],) = torch.autograd.grad(lesson(ends)._loss([known], wanted), known)
+    torch.testing.assert_close(gradient[1.0][:, :-last], gradient[0.0][:, :-last] / 2)
+    torch.testing.assert_close(gradient[1.0][:, -last:], gradient[0.0][:, -last:] * (1 + 4) / 2)  # one of four bigrams
+
+
+def test_a_stage_is_not_passed_before_the_wrap_around_is_right() -> None:
+    lesson = Lesson(2, 3, (8, 8), 0, SETTINGS.model_copy(update={"ends": 0.5, "gate": 0.99}))
+    shares = [(lesson.take_step()["accuracy"][-1], lesson.recent[-1]) for _ in range(8)]
+    assert all(counted <= share for share, counted in shares) and any(counted < share for share, counted in shares)
+    lesson.stage, lesson.recent = len(lesson.stages) - 1, []
+    assert lesson.take_step()["accuracy"][-1] == lesson.recent[-1]  # the exam judges all places alike
 
 
 @pytest.mark.parametrize("levels", [1, 2, 3])

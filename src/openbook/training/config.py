@@ -126,6 +126,9 @@ class ReadingConfig(Strict):
     heads: int = Field(4, ge=1)
     head: int = Field(32, ge=2, multiple_of=2)
     mlp: int = Field(128, ge=8)
+    ends: float | None = Field(
+        None, ge=0, description="weight of a string's last bigram beside the mean of all; 0.5 from four levels on, or 0"
+    )
     lag: bool = Field(True, description="each level stands half a bigram to the right of the one before")
 
 
