@@ -84,7 +84,7 @@ def test_a_few_steps_on_every_family(family: str, tmp_path: Path, told: Any) -> 
     facts = data(tmp_path, *[{**GOOD, "prompt": f"Who is {k}?"} for k in range(8)])
     result, code = told("learn", "--data", facts, "--model", model, "--epochs", 2, "--out", tmp_path / "run")
     assert code == 0 and result["steps"] == 2 and result["samples"] == 8
-    assert set(result) >= {"run", "steps", "samples", "accuracy", "seconds"}
+    assert set(result) >= {"run", "steps", "samples", "accuracy", "seconds", "cpu_seconds"}
     assert set(result["accuracy"]) == {"closed_book", "open_book"}
     before, after = (load_file(folder / "model.safetensors") for folder in (model, tmp_path / "run" / "model"))
     assert any((before[name] != after[name]).any() for name in before)

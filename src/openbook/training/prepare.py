@@ -70,7 +70,7 @@ def carry_out_reading(
             checkpoint.load_weights(found, lesson.model)
             checkpoint.load_optimizer(found, lesson.optimizer, _NoSchedule())
             lesson.restore(checkpoint.read_state(found)["lesson"])
-        started = time.perf_counter()
+        started, busy = time.perf_counter(), time.process_time()
         with bar("learning to read", len(lesson.stages)) as advance:
             advance(lesson.stage)
             while stopped() is None:
@@ -95,7 +95,7 @@ def carry_out_reading(
         if number is not None:
             _save(run, lesson)
             raise StoppedError(f"stopped at step {lesson.step}, which is saved; go on with --resume", number)
-        seconds = time.perf_counter() - started
+        seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - busy
         model, tokenizer = lesson.reader(), lesson.course.tokenizer
         accuracy = vars(accuracy_of(rows))
         run.save_model(model, tokenizer)
@@ -108,6 +108,7 @@ def carry_out_reading(
             "exam": [row.as_dict() for row in rows],
             "chance": rows[0].chance,
             "seconds": round(seconds, 2),
+            "cpu_seconds": round(cpu_seconds, 2),
         }
         run.finish(result)
         run.drop_checkpoints()  # not before: until then they are all there is

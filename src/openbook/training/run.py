@@ -194,7 +194,7 @@ def carry_out(
     with run.lock(), stopping_at_signals() as stopped:
         start = where_to_start(run, say, arguments.world_size, allow_changes) if resume else None
         every = config.exam.every or max(1, steps // EXAMS_DURING_TRAINING)
-        started = time.perf_counter()
+        started, busy = time.perf_counter(), time.process_time()
         with bar("training", steps) as advance:
             trainer = ResumableTrainer(
                 model,
@@ -212,7 +212,7 @@ def carry_out(
             )
             advance(trainer.first_step)
             trainer.train()
-        seconds = time.perf_counter() - started
+        seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - busy
         number = stopped()
         if number is not None and trainer.state.global_step < steps:
             raise StoppedError(
@@ -228,6 +228,7 @@ def carry_out(
             "exam": [row.as_dict() for row in rows],
             "chance": rows[0].chance,
             "seconds": round(seconds, 2),
+            "cpu_seconds": round(cpu_seconds, 2),
             "curriculum": settings["curriculum"],
             "skipped": len(getattr(source, "skipped", [])),
         }
