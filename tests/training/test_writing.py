@@ -17,10 +17,11 @@ from openbook.task import Codebook
 from openbook.task.formats import LettersFormat, PairsFormat
 from openbook.training.batches import Collator, PositionDataset
 from openbook.training.config import RunConfig
+from openbook.training.course import Course, Stage
 from openbook.training.encode import Encoder
 from openbook.training.exam import examine
 from openbook.training.models import make_tokenizer
-from openbook.training.reading import Course, Stage, looped, passes, untied, writing_loss
+from openbook.training.reading import looped, passes, untied, writing_loss
 from openbook.training.settings import validated
 from openbook.training.student import StudentForCausalLM
 from openbook.training.student_words import SPECIAL, Geometry, StudentConfig, student_config

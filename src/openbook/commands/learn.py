@@ -239,7 +239,7 @@ def _run(
 
 def _show_course(config: Any, json: bool) -> int:
     """The plan of a reading course: its stages. How many steps they take is not known beforehand."""
-    from openbook.training.reading import stages
+    from openbook.training.course import stages
 
     course = [vars(stage) for stage in stages(config.task.depth, config.task.lengths, config.reading)]
     if json:
