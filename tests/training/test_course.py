@@ -20,6 +20,12 @@ def test_the_course_grows_to_the_depth_and_ends_at_the_full_lengths() -> None:
     assert [stage.levels for stage in stages(1, (4, 8), SETTINGS)] == [1, 1, 1]
 
 
+@pytest.mark.parametrize(("wrong", "words"), [({"gate": 0.98}, "gate 0.98"), ({"window": 30}, "window 30")])
+def test_a_course_that_could_not_end_is_refused(wrong: dict[str, float], words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        ReadingConfig(**wrong)
+
+
 def test_more_than_three_levels_mind_the_wrap_around() -> None:
     course = stages(5, (20, 40), SETTINGS)
     assert {stage.ends for stage in course} == {0.5}
@@ -50,6 +56,24 @@ def test_a_batch_says_what_the_oracle_says(levels: int) -> None:
             assert (batch.wanted[row, i].numpy() == np.stack([string // 4, string % 4], 1)).all()
         think = (config.pad_token_id or 0) + 3
         assert (batch.ids[row, batch.slots[row].reshape(-1)] == think).all()
+
+
+@pytest.mark.parametrize("most_missing", [0.0, 0.5])
+def test_rows_with_pages_missing_are_told_what_the_oracle_says_where_the_page_is_there(most_missing: float) -> None:
+    course = Course(2, 4, seed=1, most_missing=most_missing)
+    config = student_config(2, 4)
+    size, batch = 16, course.batch(Stage(1, 0.25, (8, 8), missing=True), 3, 12, 0.5)
+    assert not batch.complete.all()
+    shown = 0
+    for row in (~batch.complete).nonzero()[:, 0]:
+        ids = batch.ids[row].numpy()
+        rules = ids[ids >= config.first_rule] - config.first_rule
+        table = {int(rule) // size % size: int(rule) % size for rule in rules}
+        left, right = (x[row, 0].numpy() @ np.array([4, 1]) for x in (batch.shifted, batch.wanted))
+        there = [table[bigram] == word for bigram, word in zip(left, right, strict=True) if bigram in table]
+        shown += len(there)
+        assert all(there)
+    assert shown == 6 * 4 if most_missing == 0 else 0 < shown < 6 * 4
 
 
 def test_pages_are_missing_from_the_second_half_alone() -> None:

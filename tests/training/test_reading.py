@@ -33,7 +33,7 @@ def test_the_last_bigram_counts_as_much_as_it_is_told_to(text: str, last: int) -
 
 
 def test_a_stage_is_not_passed_before_the_wrap_around_is_right() -> None:
-    lesson = Lesson(2, 3, (8, 8), 0, SETTINGS.model_copy(update={"ends": 0.5, "gate": 0.99}))
+    lesson = Lesson(2, 3, (8, 8), 0, SETTINGS.model_copy(update={"ends": 0.5, "gate": 0.99, "margin": 0.0}))
     shares = [(lesson.take_step()["accuracy"][-1], lesson.recent[-1]) for _ in range(8)]
     assert all(counted <= share for share, counted in shares) and any(counted < share for share, counted in shares)
     lesson.stage, lesson.recent = len(lesson.stages) - 1, []
@@ -72,6 +72,20 @@ def test_spare_units_write_nothing_until_they_are_taught() -> None:
     same[-1].square().sum().backward()
     taught = wider.model.layers[0].mlp.down_proj.weight.grad[:, 16:]
     assert (taught.abs().sum(0) > 0).all()
+
+
+def test_a_lesson_that_ended_too_early_goes_on_at_its_full_rate() -> None:
+    lesson = Lesson(1, 3, (4, 8), 0, SETTINGS.model_copy(update={"final_steps": 2, "most_steps": 100}))
+    lesson.stage, lesson.recent, lesson.step = len(lesson.stages) - 1, [1.0] * 20, 30  # after the warm-up
+    rates = []
+    while not lesson.finished:
+        lesson.recent = [1.0] * 20
+        lesson.take_step()
+        rates.append(lesson.optimizer.param_groups[0]["lr"])
+    assert rates[-1] == 0 < rates[0]
+    lesson.go_on()
+    lesson.take_step()
+    assert not lesson.finished and lesson.optimizer.param_groups[0]["lr"] == rates[0]
 
 
 def test_a_lesson_taken_up_again_ends_the_same() -> None:

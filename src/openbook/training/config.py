@@ -131,6 +131,14 @@ class ReadingConfig(Strict):
     )
     lag: bool = Field(True, description="each level stands half a bigram to the right of the one before")
 
+    @model_validator(mode="after")
+    def _can_end(self) -> ReadingConfig:
+        if self.gate + self.margin >= 1:
+            raise ValueError(f"gate {self.gate:g} and margin {self.margin:g}: no accuracy is above their sum")
+        if self.window > self.last_window:
+            raise ValueError(f"window {self.window} is longer than last_window {self.last_window}")
+        return self
+
 
 class ExamConfig(Strict):
     """How it is examined."""

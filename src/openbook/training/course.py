@@ -1,6 +1,7 @@
 """The reading course: its stages, and the batches of a stage. What is learned in it, and how: `training/reading.py`.
 
-The stages (levels, share of unused rules, lengths) are passed when accuracy does; nothing is tuned by hand for a size.
+The stages (levels, share of unused rules, lengths) are passed when accuracy does, so what is set is the same for all
+sizes, but for what more than three levels need:
 
 The wrap-around is one bigram of a string, and from the second level on there are several first bigrams it could begin
 with. A reader can tell them apart by level or, for the few lengths it has seen, by distance; the latter is a trap that
@@ -28,7 +29,7 @@ from openbook.training.models import make_tokenizer
 from openbook.training.student_words import student_config
 
 EMPTY = 0.1  # of the examples with pages missing: those with whole sections, or all of the book, missing
-MANY = 2**40  # codebooks to draw from; a run sees each of them at most once
+MANY = 2**40  # codebooks to draw from; a stage sees each of them at most once, the next one may see some again
 
 
 @dataclass(frozen=True)
@@ -90,6 +91,8 @@ class Course:
         length = shortest + 2 * int(drawn[0] % np.uint64((longest - shortest) // 2 + 1))
         whole = size - int(missing * size) if stage.missing else size
         numbers = step * size + np.arange(size, dtype=np.int64)
+        if self.most_missing:  # multiplication by an odd number: no repeats
+            numbers[whole:] = (numbers[whole:] * 0x9E3779B97F) % MANY
         rows = self._rows(stage, length, numbers[:whole], 0.0)
         if whole < size:
             rows += self._rows(stage, length, numbers[whole:], self.most_missing)
@@ -106,8 +109,7 @@ class Course:
         rates = ((0.0, 0.0), (1 - EMPTY, most), (1 - EMPTY, 1.0), (1.0, 1.0)) if most else ((0.0, 0.0),)
         curriculum = Curriculum(candidates="needed", others=stage.others, drop=Schedule(rates), spread="coin")
         plan = Plan(source, curriculum, seed=self.seed)
-        spread = (numbers * 0x9E3779B97F) % MANY if most else numbers  # multiplication by an odd number: no repeats
-        items = PositionDataset(plan, encoder).__getitems__(spread.tolist())
+        items = PositionDataset(plan, encoder).__getitems__(numbers.tolist())
         return [item.ids for item in items]
 
     def _packed(
@@ -126,9 +128,7 @@ class Course:
             words = (head + first[b] * size) % pad  # those of the output have the first numbers
             ids[b, : len(head)] = np.where(head < pad, words, head + first[b] * is_rule * size * size)
             ids[b, len(head) : len(head) + slots] = think
-        spread = (numbers[whole:] * 0x9E3779B97F) % MANY
-        examples = np.concatenate([numbers[:whole], spread])
-        translation, _ = self._source(levels, length)[0].translations(examples)
+        translation, _ = self._source(levels, length)[0].translations(numbers)
         strings = translation.strings[:, :, :length].astype(np.int64)
         shifted = np.roll(strings[:, :-1], -1, axis=-1).reshape(len(rows), levels, length // 2, 2)
         places = starts[:, None] + np.arange(slots)

@@ -3,10 +3,10 @@
 One block of two layers learns to look up one level, then the same block is looped over more and more levels, and in the
 end its loops are untied into 2d layers: an ordinary Llama. After pass i the slots of level i must know s_{i+1} (deep
 supervision), and after the first of its two layers they must know the shifted bigram that is to be looked up. Every
-example has a fresh codebook, so nothing can be remembered. Half of the examples have pages missing, so that the reader
-learns to know what it does not know: a rule that is not there leaves all right sides open, and what follows from each
-of them. Only then does the loss of an answer say what the missing rule must have been, level by level, which is what
-context-enhanced learning lives on afterwards.
+example has a random codebook of its own, so nothing can be remembered. Half of the examples have pages missing, so that
+the reader learns to know what it does not know: a rule that is not there leaves all right sides open, and what follows
+from each of them. Only then does the loss of an answer say what the missing rule must have been, level by level, which
+is what context-enhanced learning lives on afterwards.
 
 Where rules are text, a word on the right of a rule must know the left side after the first layer, and the answer is
 told from all other words. There is no loss on the words of the book: with it the second level was still at chance after

@@ -135,8 +135,9 @@ class Geometry:
             number = (self.ruled.cumsum(1) - 1) % (2 * halves)
             self.right = self.ruled & (number >= halves)
         length = given.sum(1, keepdim=True)
-        if (length % halves).any():
-            raise InputError(f"a string of {int(length.max())} characters is no string of bigrams: give an even number")
+        if (odd := length % halves != 0).any():
+            characters = int(length[odd].max())
+            raise InputError(f"a string of {characters} characters is no string of bigrams: give an even number")
         length = length.clamp(min=halves)  # L
         start = given.int().argmax(1, keepdim=True)
         after = torch.arange(ids.shape[1], device=ids.device) - start
