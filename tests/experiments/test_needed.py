@@ -60,3 +60,9 @@ def test_nothing_is_said_without_both() -> None:
     assert ratio(rows(slow={0: {10: 1.0}}, fast={0: {10: 0.1}}), "slow", "fast", 0.5) is None
     assert ratio(rows(fast={0: {10: 1.0}}), "slow", "fast", 0.5) is None
     assert ratio(rows(slow={1: {10: 1.0}}, fast={0: {10: 1.0}}), "slow", "fast", 0.5) is None
+
+
+def test_a_seed_of_the_fast_curve_that_never_arrives_is_not_left_out() -> None:
+    found = rows(slow={0: {8: 0.95}, 1: {8: 0.95}}, fast={0: {2: 0.95}, 1: {2: 0.3}})
+    assert ratio(found, "slow", "fast", 0.9) is None
+    assert ratio([row for row in found if row["seed"] == 0], "slow", "fast", 0.9) is not None

@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 
 from openbook.errors import InputError
-from openbook.experiments import EXPERIMENTS, select
+from openbook.experiments import EXPERIMENTS, five_levels, select
+from openbook.experiments.curricula import CURVES
 from openbook.experiments.experiment import SCALES
-from openbook.experiments.models import Models, finished, taught
-from openbook.experiments.reproduce import Going, RowsJob, TeachJob, carry_out, plan
+from openbook.experiments.models import Models, finished, reader_seconds, taught
+from openbook.experiments.reproduce import Going, ReaderJob, RowsJob, TeachJob, carry_out, plan
 from openbook.experiments.results import read_unit
+from openbook.records import Run
 
 CHEAP = ["translation", "surrogate-dynamics"]
 
@@ -123,6 +125,30 @@ def test_a_reader_that_is_none_is_refused(tmp_path: Path) -> None:
         plan(["gapp"], "laptop", tmp_path)
 
 
+def test_a_reader_that_cannot_read_is_not_used_however_often_one_asks(tmp_path: Path) -> None:
+    """Its course has ended and its folder is whole, so only what its exam found speaks against it."""
+    made = Run.create(tmp_path / "student-3-4", {}, {})
+    made.finish({"capable": False, "accuracy": {"open_book": 0.4}})
+    job = ReaderJob("reader", "student-3-4", Models(tmp_path), reader_seconds("student-3-4"))
+    assert finished(made.folder) and not job.done()
+    made.finish({"capable": True, "accuracy": {"open_book": 1.0}})
+    assert job.done()
+
+
+def test_five_levels_are_taught_as_their_table_says(tmp_path: Path) -> None:
+    models = Models(tmp_path)
+    units = {unit.config["curve"]: unit for unit in five_levels.LARGER.configs("overnight")}
+    assert set(units) == set(CURVES)
+    told = {name: models.config(unit.config["learned"][0]) for name, unit in units.items() if name != "no-icl"}
+    reads = [config.training for name, config in told.items()]
+    assert {config.batch_size for config in reads} == {64} and all("self_attn" in config.freeze for config in reads)
+    right, wrong = told["anneal"].curriculum, told["wrong-context"].curriculum
+    assert wrong.wrong and not right.wrong and wrong.drop == right.drop
+    assert told["fixed:0.2"].curriculum.drop != right.drop and told["no-context"].curriculum.drop != right.drop
+    unread = models.config(units["no-icl"].config["learned"][0])
+    assert unread.training.freeze == [] and unread.task is not None and unread.task.chars == 10
+
+
 @pytest.mark.parametrize(("text", "name"), [("pairs", "writer-5-8"), ("letters", "speller-5-8")])
 def test_a_reader_of_a_text_that_nobody_starts_from_is_named(text: str, name: str, tmp_path: Path) -> None:
     shape = {"model_type": "openbook_student", "depth": 5, "chars": 8, "text": text}
@@ -169,7 +195,7 @@ def test_a_training_that_was_interrupted_goes_on(tmp_path: Path) -> None:
     done(names, other)
     rows = [
         [
-            {**row, "seconds": 0, "cpu_seconds": 0}
+            {**row, "seconds": 0, "cpu_seconds": 0, "resumed_from": 0}
             for row in plan(names, "smoke", out).found(planned.experiments[0]).rows
         ]
         for out in (tmp_path, other)

@@ -155,4 +155,6 @@ def test_a_dry_run_shows_the_stages_and_leaves_nothing(tmp_path: Path, capsys: p
     assert [stage["levels"] for stage in json.loads(capsys.readouterr().out)["stages"]] == [1, 1, 2, 3, 3]
     assert main(command) == 0
     assert "pages missing" in capsys.readouterr().out
+    assert main([*command, "--set", "task.lengths=[7,9]"]) == 2
+    assert "even" in capsys.readouterr().err
     assert not (tmp_path / "run").exists()

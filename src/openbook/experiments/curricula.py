@@ -70,6 +70,11 @@ def spread_by(rows: Iterable[Mapping[str, Any]], key: str) -> dict[Any, tuple[fl
     }
 
 
+def by_alphabet(rows: Iterable[Mapping[str, Any]]) -> dict[int, list[Any]]:
+    """Rows of each size of alphabet: another one is another task."""
+    return dict(_grouped(rows, "chars"))
+
+
 def _grouped(rows: Iterable[Mapping[str, Any]], key: str) -> list[tuple[Any, list[Mapping[str, Any]]]]:
     grouped: dict[Any, list[Mapping[str, Any]]] = {}
     for row in rows:

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
     from openbook.training.config import RunConfig, TaskConfig
 
 Report = Callable[[float, str], None]  # share done, what is being done
-READER_SECONDS = 70.0
 STRANGE_CODEBOOK = 1_000_003  # a codebook that no reader was taught
 _TEXTS = {"student": "composite", "writer": "pairs", "speller": "letters"}  # how a reader's rules are written down
 _STUDENT = re.compile(rf"({'|'.join(_TEXTS)})-(\d+)-(\d+)")
@@ -63,6 +62,12 @@ def seconds_of(spec: dict[str, Any]) -> float:
         return 10.0 + (0.018 if spec["settings"]["curriculum"] == "no-context" else 0.024) * samples
     rate = 0.009 if spec["settings"]["curriculum"] == "no-context" else 0.012
     return 6.0 + rate * samples
+
+
+def reader_seconds(name: str) -> float:
+    """CPU time of teaching a student to read: measured 70 s for three levels, 450 to 750 s for five."""
+    shape = _STUDENT.fullmatch(name)
+    return 600.0 if shape and int(shape[2]) > 3 else 70.0
 
 
 def label(spec: dict[str, Any]) -> str:
@@ -136,7 +141,10 @@ class Models:
         result = carry_out(config, self.folder / name, resume=_begun(self.folder / name), bar=bar_of(report))
         if not result.get("capable", True):
             open_book = result["accuracy"]["open_book"]
-            raise InputError(f"{self.folder / name} cannot read: {open_book:.3f} of an open book; try another seed")
+            raise InputError(
+                f"{self.folder / name} cannot read: {open_book:.3f} of an open book; make one with another seed "
+                f"(`openbook prepare {' '.join(reader_flags(name))} --seed 1 --out FOLDER`) and name it with --reader"
+            )
 
     def teach(self, spec: dict[str, Any], report: Report) -> None:
         """Carry out the run of a taught model, or go on with it."""

@@ -49,10 +49,13 @@ class Ratio:
 
 
 def ratio(rows: Rows, slow: str, fast: str, threshold: float) -> Ratio | None:
-    """Samples that `slow` needs against those that `fast` needs; None if `fast` never arrives, or `slow` is missing."""
+    """Samples that `slow` needs against those that `fast` needs; None if a seed of `fast` never arrives.
+
+    Leaving such a seed out would make the ratio one of its successes.
+    """
     curves = {name: _by_seed(rows, name) for name in (slow, fast)}
     quick = {seed: passed for seed, found in curves[fast].items() if (passed := needed(found, threshold)) is not None}
-    if not quick or not curves[slow]:
+    if not quick or len(quick) < len(curves[fast]) or not curves[slow]:
         return None
     tried = {seed: needed(found, threshold) for seed, found in curves[slow].items()}
     if any(passed is None for passed in tried.values()):

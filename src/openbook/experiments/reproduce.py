@@ -17,7 +17,7 @@ from typing import Any
 from openbook.errors import InputError
 from openbook.experiments import select
 from openbook.experiments.experiment import SCALES, Claim, Experiment, Scale, Unit
-from openbook.experiments.models import READER_SECONDS, Models, finished, label, seconds_of
+from openbook.experiments.models import Models, finished, label, reader_seconds, seconds_of
 from openbook.experiments.pool import Event
 from openbook.experiments.pool import carry_out as work
 from openbook.experiments.results import Found, collect, is_done, unit_name, unit_path, write_unit
@@ -31,11 +31,13 @@ class ReaderJob:
     key: str
     name: str
     models: Models
-    weight: float = READER_SECONDS
+    weight: float
     needs: tuple[str, ...] = ()
 
     def done(self) -> bool:
-        return finished(self.models.folder / self.name)
+        """A reader that cannot read is none, although its course has ended."""
+        folder = self.models.folder / self.name
+        return finished(folder) and bool(Run(folder).read("result.json").get("capable", True))
 
     def perform(self, report: Callable[[float, str], None]) -> None:
         self.models.make_reader(self.name, report)
@@ -166,7 +168,7 @@ def plan(names: Sequence[str], scale: Scale, out: Path, reader: Path | None = No
             for name in unit.readers:
                 if models.reader_at_hand(name) is None:
                     needs.append(f"reader {name}")
-                    jobs.setdefault(needs[-1], ReaderJob(needs[-1], name, models))
+                    jobs.setdefault(needs[-1], ReaderJob(needs[-1], name, models, reader_seconds(name)))
             for spec in unit.learned:
                 key = f"teach {models.place(spec).name}"
                 reader_key = f"reader {spec['reader']}"

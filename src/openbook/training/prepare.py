@@ -109,6 +109,7 @@ def carry_out_reading(
             "chance": rows[0].chance,
             "seconds": round(seconds, 2),
             "cpu_seconds": round(cpu_seconds, 2),
+            "resumed_from": found.step if found is not None else 0,  # seconds are of what came after it
         }
         run.finish(result)
         run.drop_checkpoints()  # not before: until then they are all there is

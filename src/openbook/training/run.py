@@ -229,6 +229,7 @@ def carry_out(
             "chance": rows[0].chance,
             "seconds": round(seconds, 2),
             "cpu_seconds": round(cpu_seconds, 2),
+            "resumed_from": trainer.first_step,  # seconds are of what came after it
             "curriculum": settings["curriculum"],
             "skipped": len(getattr(source, "skipped", [])),
         }
