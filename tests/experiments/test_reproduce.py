@@ -11,7 +11,7 @@ from openbook.errors import InputError
 from openbook.experiments import EXPERIMENTS, five_levels, select
 from openbook.experiments.curricula import CURVES
 from openbook.experiments.experiment import SCALES
-from openbook.experiments.models import Models, finished, reader_seconds, taught
+from openbook.experiments.models import Models, finished, reader_flags, reader_seconds, taught
 from openbook.experiments.reproduce import Going, ReaderJob, RowsJob, TeachJob, carry_out, plan
 from openbook.experiments.results import read_unit
 from openbook.records import Run
@@ -137,6 +137,8 @@ def test_a_reader_that_cannot_read_is_not_used_however_often_one_asks(tmp_path: 
 
 def test_five_levels_are_taught_as_their_table_says(tmp_path: Path) -> None:
     models = Models(tmp_path)
+    assert reader_flags("student-5-8") == ["--depth", "5", "--chars", "8", "--set", "reading.ends=0"]
+    assert reader_flags("writer-2-8") == ["--depth", "2", "--chars", "8", "--set", "task.text=pairs"]
     units = {unit.config["curve"]: unit for unit in five_levels.LARGER.configs("overnight")}
     assert set(units) == set(CURVES)
     told = {name: models.config(unit.config["learned"][0]) for name, unit in units.items() if name != "no-icl"}

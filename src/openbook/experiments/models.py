@@ -88,8 +88,22 @@ def reader_flags(name: str) -> list[str]:
     """What `openbook prepare` is told to make a reader."""
     if (shape := _STUDENT.fullmatch(name)) is None:
         return ["--config", name]
-    text = _TEXTS[shape[1]]
-    return ["--depth", shape[2], "--chars", shape[3], *(["--set", f"task.text={text}"] if text != "composite" else [])]
+    settings = _reader_settings(shape)
+    said = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+    return ["--depth", shape[2], "--chars", shape[3], *said]
+
+
+def _reader_settings(shape: re.Match[str]) -> dict[str, Any]:
+    """What a reader is told beside depth and characters.
+
+    Those of five levels are made as they were for the rows in docs/results, before `reading.ends`.
+    """
+    told: dict[str, Any] = {}
+    if (text := _TEXTS[shape[1]]) != "composite":
+        told["task.text"] = text
+    if int(shape[2]) > 3:
+        told["reading.ends"] = 0
+    return told
 
 
 @dataclass(frozen=True)
@@ -132,8 +146,8 @@ class Models:
         if shape := _STUDENT.fullmatch(name):
             from openbook.training.prepare import carry_out_reading as carry_out
 
-            task = {"task.depth": int(shape[2]), "task.chars": int(shape[3]), "task.text": _TEXTS[shape[1]]}
-            config = configured(RunConfig, None, [], task, STAGE_ONE["reading"])
+            told = {"task.depth": int(shape[2]), "task.chars": int(shape[3]), **_reader_settings(shape)}
+            config = configured(RunConfig, None, [], told, STAGE_ONE["reading"])
         else:
             from openbook.training.run import carry_out
 
