@@ -149,7 +149,7 @@ def _costs(rows: Rows, name: str) -> Chart:
     axes = {"tokens": "tokens trained on, books included", **_seconds(rows)}
     panels = [
         Panel(
-            f"By {cost.replace('_', ' ')}",
+            f"By {cost.replace('cpu_', 'CPU ')}",
             Axis(label, "log", "si"),
             share("accuracy, book closed"),
             series(cost),
