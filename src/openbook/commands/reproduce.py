@@ -51,7 +51,7 @@ def reproduce(
     names
         Experiments, as --list names them; all of them if none is given.
     scale
-        smoke (seconds), laptop (15 minutes on two cores), overnight (hours), paper (GPU, Llama-3.2-3B).
+        smoke (seconds), laptop (9 minutes on two cores), overnight (hours), paper (GPU, Llama-3.2-3B).
     out_folder
         Where rows, models, charts and the page are kept; results/SCALE by default.
     processes
