@@ -172,7 +172,7 @@ class Lesson:
         if here.ends and not self._last:
             score = min(score, accuracy(known, batch, self._end)[-1])
         self.recent = [*self.recent, score][-settings.last_window :]
-        if self.stage < len(self.stages) - 1 and self._running(settings.window) > settings.gate:
+        if not self._last and self._running(settings.window) > settings.gate:
             self.stage, self.recent = self.stage + 1, []
         return {"loss": float(loss.detach()), "accuracy": by_level}
 
