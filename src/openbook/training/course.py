@@ -91,8 +91,7 @@ class Course:
         length = shortest + 2 * int(drawn[0] % np.uint64((longest - shortest) // 2 + 1))
         whole = size - int(missing * size) if stage.missing else size
         numbers = step * size + np.arange(size, dtype=np.int64)
-        if self.most_missing:  # multiplication by an odd number: no repeats
-            numbers[whole:] = (numbers[whole:] * 0x9E3779B97F) % MANY
+        numbers[whole:] = (numbers[whole:] * 0x9E3779B97F) % MANY  # spread; by an odd number, so none comes twice
         rows = self._rows(stage, length, numbers[:whole], 0.0)
         if whole < size:
             rows += self._rows(stage, length, numbers[whole:], self.most_missing)
