@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from tests.faults import in_a_child
 
 from openbook.cli import main
-from openbook.training.config import ReadingConfig
+from openbook.training.config import ReadingConfig, RunConfig
 from openbook.training.course import Course, Stage
+from openbook.training.prepare import carry_out_reading
 from openbook.training.reading import Lesson, accuracy, looped, passes, untied
+from openbook.training.settings import validated
 from openbook.training.student_words import student_config
 
 SETTINGS = ReadingConfig(width=16, heads=1, head=8, mlp=16, batch_size=8, most_steps=12)
@@ -107,6 +113,37 @@ def test_a_lesson_taken_up_again_ends_the_same() -> None:
         assert torch.equal(a, b)
 
 
+@pytest.mark.parametrize("text", ["composite", "letters"])
+def test_a_course_that_is_stopped_and_gone_on_with_leaves_the_same_run(
+    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = {
+        "task": {"depth": 2, "chars": 3, "lengths": [4, 8], "codebook": "fresh", "text": text},
+        "reading": {**SETTINGS.model_dump(), "most_steps": 23, "final_steps": 1},
+        "exam": {"samples": 8},
+    }
+    config = validated(RunConfig, settings)
+    carry_out_reading(config, tmp_path / "whole")
+
+    def work() -> None:
+        step = Lesson.take_step
+
+        def stopped(self: Lesson) -> dict[str, Any]:
+            if self.step == 11:
+                os.kill(os.getpid(), signal.SIGTERM)
+            return step(self)
+
+        monkeypatch.setattr(Lesson, "take_step", stopped)
+        carry_out_reading(config, tmp_path / "broken")
+
+    assert in_a_child(work) == 128 + signal.SIGTERM
+    said: list[str] = []
+    result = carry_out_reading(config, tmp_path / "broken", resume=True, say=said.append)
+    assert said == ["going on from step 12"] and result["resumed_from"] == 12
+    for name in ("metrics.jsonl", "model/model.safetensors"):
+        assert (tmp_path / "broken" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("text", ["composite", "pairs", "letters"])
 def test_a_student_learns_to_look_up_one_level(text: str) -> None:
@@ -155,6 +192,11 @@ def test_a_dry_run_shows_the_stages_and_leaves_nothing(tmp_path: Path, capsys: p
     assert [stage["levels"] for stage in json.loads(capsys.readouterr().out)["stages"]] == [1, 1, 2, 3, 3]
     assert main(command) == 0
     assert "pages missing" in capsys.readouterr().out
-    assert main([*command, "--set", "task.lengths=[7,9]"]) == 2
-    assert "even" in capsys.readouterr().err
+    for setting, complaint in (
+        ("task.lengths=[7,9]", "even"),
+        ("task.chars=200", "only 434 are known"),
+        ("task.chars=60", "too many for a word each"),
+    ):
+        assert main([word for word in command if word not in ("--chars", "4")] + ["--set", setting]) == 2
+        assert complaint in capsys.readouterr().err
     assert not (tmp_path / "run").exists()

@@ -239,10 +239,12 @@ def _run(
 
 def _show_course(config: Any, json: bool) -> int:
     """The plan of a reading course: its stages. How many steps they take is not known beforehand."""
+    from openbook.task.formats import check_vocabulary
     from openbook.task.inputs import check_lengths
     from openbook.training.course import stages
 
     check_lengths(*config.task.lengths)
+    check_vocabulary(config.task.text, config.task.depth, config.task.chars)
     course = [vars(stage) for stage in stages(config.task.depth, config.task.lengths, config.reading)]
     if json:
         emit_json({"stages": course, "most_steps": config.reading.most_steps})

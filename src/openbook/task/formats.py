@@ -17,6 +17,8 @@ from openbook.errors import InputError, nearest
 from openbook.task.alphabet import alphabets
 from openbook.task.text import LAYOUTS, READ, THINK, Kind, Slot, Writer
 
+MOST_RULES = 2_000_000  # for which a vocabulary has a word each
+
 
 @dataclass(frozen=True)
 class ReleasedFormat(Writer):
@@ -129,6 +131,7 @@ class CompositeFormat(Writer):
 
     def vocabulary(self) -> list[str]:
         """Every word in the order of its number: output bigrams, other bigrams, special words, rules."""
+        check_vocabulary("composite", self.depth, self.chars)
         bigrams = self._words()
         rules = [f"{x}>{y}" for i in range(self.depth) for x in bigrams[i] for y in bigrams[i + 1]]
         return [*self._unruled(), *rules]
@@ -172,6 +175,16 @@ class LettersFormat(PairsFormat):
 Format = ReleasedFormat | CompactFormat | CompositeFormat
 FORMATS = ("released", "compact", "composite", "pairs", "letters")
 STUDENT_TEXTS = ("composite", "pairs", "letters")  # for a vocabulary made for the task
+
+
+def check_vocabulary(text: str, depth: int, chars: int) -> None:
+    """Refuse alphabets for which there are too few symbols, or too many possible rules to have a word for each."""
+    alphabets(depth, chars)
+    if text == "composite" and (rules := depth * chars**4) > MOST_RULES:
+        raise InputError(
+            f"MLT({depth}, {chars}) has {rules:,} possible rules, too many for a word each (at most {MOST_RULES:,}): "
+            "use fewer characters, or a text of words, task.text=pairs or letters"
+        )
 
 
 def format_named(name: str, depth: int, chars: int) -> Format:

@@ -99,6 +99,12 @@ class TrainingConfig(Strict):
     checkpoint_every: int | None = Field(None, ge=0, description="steps between checkpoints; ten a run if not given")
     keep_checkpoints: bool = Field(False, description="leave the last checkpoints in the folder of a finished run")
 
+    @model_validator(mode="after")
+    def _rises_before_it_falls(self) -> TrainingConfig:
+        if self.schedule == "warmup_stable_decay" and self.warmup + self.decay > 1:
+            raise ValueError(f"warmup {self.warmup:g} and decay {self.decay:g} are more than all of the steps")
+        return self
+
     @property
     def step_size(self) -> int:
         return self.batch_size or 64
@@ -252,6 +258,22 @@ class RunConfig(Strict):
     def _one_source(self) -> RunConfig:
         if self.data is not None and self.task is not None:
             raise ValueError("both 'data' and 'task' are given: train on one of them")
+        return self
+
+    @model_validator(mode="after")
+    def _student(self) -> RunConfig:
+        """What a student cannot be told."""
+        of_student = self.task is not None and self.task.text in STUDENT_TEXTS
+        if of_student and self.think != THINK:
+            raise ValueError(f"think: the vocabulary of a student has {THINK} and no other thinking token")
+        if self.reading is None:
+            return self
+        if not of_student:
+            raise ValueError(f"a reading course needs the task in a student's text: {' or '.join(STUDENT_TEXTS)}")
+        if self.samples is not None:
+            raise ValueError("samples: a reading course ends when its student can read; reading.most_steps bounds it")
+        if self.training != TrainingConfig(**_STUDENT, shuffle=False):
+            raise ValueError("training: a reading course has rates and batches of its own, under `reading`")
         return self
 
     def check_start(self) -> None:
