@@ -64,6 +64,15 @@ def test_only_matrices_inside_the_blocks_go_to_muon() -> None:
     assert not muon & adam
 
 
+def test_a_table_of_positions_is_no_matrix_of_a_block() -> None:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    model = GPT2LMHeadModel(GPT2Config(vocab_size=11, n_positions=16, n_embd=8, n_layer=1, n_head=1))
+    muon, adam = ({id(p) for p in group["params"]} for group in muon_adamw(model, 0.02, 0.003).param_groups)
+    assert muon == {id(p) for name, p in model.named_parameters() if ".h." in name and p.ndim == 2}
+    assert id(model.transformer.wpe.weight) in adam and id(model.transformer.wte.weight) in adam
+
+
 def test_its_state_can_be_taken_up_again() -> None:
     def made() -> tuple[list[nn.Parameter], MuonAdamW]:
         generator = torch.Generator().manual_seed(5)

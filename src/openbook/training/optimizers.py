@@ -91,6 +91,7 @@ def muon_adamw(
 ) -> MuonAdamW:
     """Matrices of the blocks to Muon; embeddings, the head and norms to AdamW."""
     outside = {id(p) for name in ("get_input_embeddings", "get_output_embeddings") for p in _parameters(model, name)}
+    outside |= {id(layer.weight) for layer in model.modules() if isinstance(layer, nn.Embedding)}  # those of positions
     trained = [p for p in model.parameters() if p.requires_grad]
     matrices = [p for p in trained if p.ndim == 2 and id(p) not in outside]
     inside = {id(p) for p in matrices}
