@@ -146,14 +146,27 @@ def test_without_rows_nothing_is_claimed_and_nothing_drawn(experiment: Any) -> N
     ("name", "rows", "words"),
     [
         ("sample-efficiency", made.efficiency(no_context={1000: 0.125, 4000: 0.2}), "10x less"),  # not tried that far
+        ("sample-efficiency", made.efficiency(fixed={500: 0.1, 8000: 1.0}), "learns the fastest"),  # no size of both
         ("selective-internalisation", made.selective(0.14, seen=0.3), "only the rules"),  # nothing was learned
         ("recovery", made.asked("void"), "cannot be recovered"),  # the positive control was not caught
         ("stitching", made.stitched({"anneal": made.WINDOWS, "fixed:0.2": made.WINDOWS}, (1, 1, 1)), "fewer samples"),
     ],
-    ids=["factor", "selective", "void audit", "all learned at once"],
+    ids=["factor", "no size of both", "selective", "void audit", "all learned at once"],
 )
 def test_too_little_evidence_is_called_that(name: str, rows: list[dict[str, Any]], words: str) -> None:
     assert [verdict for claim, verdict in verdicts(name, rows).items() if words in claim] == ["unclear"]
+
+
+def test_fixed_dropout_is_judged_where_it_was_given_the_most() -> None:
+    found = verdicts("sample-efficiency", made.efficiency(fixed={1000: 0.2, 4000: 0.5, 40_000: 1.0}))
+    assert [verdict for claim, verdict in found.items() if "20 % dropout" in claim] == ["holds"]
+
+
+def test_a_factor_is_not_told_of_the_seeds_that_arrive_alone() -> None:
+    lost = [{**row, "seed": 1, "accuracy": 0.85} for row in made.efficiency() if row["curve"] == "anneal"]
+    (experiment,) = select(["sample-efficiency"])
+    (claim,) = [claim for claim in experiment.claims([*made.efficiency(), *lost]) if "10x less" in claim.claim]
+    assert claim.numbers["times as many, between sizes"] == "not every seed of annealing reaches 90%"
 
 
 @pytest.mark.parametrize(("name", "rows"), [world[:2] for world in WORLDS], ids=[world[0] for world in WORLDS])

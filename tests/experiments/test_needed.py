@@ -52,8 +52,14 @@ def test_where_the_slow_curve_never_arrives_there_is_a_bound() -> None:
     slow = {0: {16_000: 0.1, 32_000: 0.2}, 1: {16_000: 1.0}}
     fast = {0: {1000: 0.9}, 1: {2000: 0.9}}
     found = ratio(rows(slow=slow, fast=fast), "slow", "fast", 0.5)
-    assert found is not None and found.mean is None and found.at_least == pytest.approx(16)
-    assert str(found) == "more than 16.0"
+    assert found is not None and found.mean is None and found.seeds == {0: 16.0, 1: 8.0}
+    assert found.at_least == pytest.approx(8) and str(found) == "more than 8.0, 2 of 2 seeds"
+
+
+def test_a_bound_rests_on_the_seeds_that_were_given_the_most() -> None:
+    slow = {0: {24: 0.1, 120: 0.1}, 1: {24: 0.1}, 2: {24: 0.1}}
+    fast = {seed: {20: 0.1, 24: 0.9} for seed in range(3)}
+    assert str(ratio(rows(slow=slow, fast=fast), "slow", "fast", 0.9)) == "more than 5.0, 1 of 3 seeds"
 
 
 def test_nothing_is_said_without_both() -> None:

@@ -11,7 +11,7 @@ from tests.tiny import byte_level, tiny
 
 from openbook.errors import InputError
 from openbook.training.config import RunConfig
-from openbook.training.estimate import estimate
+from openbook.training.estimate import COUNTED, estimate, tokens_of
 from openbook.training.models import make_model
 from openbook.training.settings import validated
 
@@ -31,6 +31,22 @@ def test_steps_tokens_and_parameters_are_counted() -> None:
     vocabulary = 4 + len(["<BOOK", "<READ", "<WRITE", ""]) - 1 + 2 + 3 * 3 + 1
     assert told["parameters"] == sum(p.numel() for p in make_model(config, vocabulary, 0).parameters())
     assert [(p["progress"], p["closed"]) for p in told["schedule"]] == [(0.0, 0.0), (0.3, 0.5), (0.6, 1.0), (1.0, 1.0)]
+
+
+@pytest.mark.parametrize("text", ["compact", "composite"])
+def test_tokens_of_a_run_are_those_that_its_trainer_sees(text: str) -> None:
+    """Over all positions, of which an estimate looks at a few."""
+    from openbook.training.batches import Collator, PositionDataset
+    from openbook.training.encode import Encoder
+    from openbook.training.models import make_tokenizer
+    from openbook.training.run import plan_of, sources_of
+
+    config = validated(RunConfig, {"task": {**TASK, "text": text}, "model": SMALL, "samples": COUNTED + 100})
+    source, _ = sources_of(config)
+    tokenizer = make_tokenizer(source)
+    dataset = PositionDataset(plan_of(config, source), Encoder(tokenizer, source.bank, loss=config.training.loss))
+    batches = Collator(tokenizer.pad_token_id, 64)(dataset.__getitems__(list(range(COUNTED + 100))))["micro_batches"]
+    assert tokens_of(config) == sum(int(batch["attention_mask"].sum()) for batch in batches)
 
 
 def test_memory_is_less_with_targets_alone_and_grows_with_the_micro_batch() -> None:

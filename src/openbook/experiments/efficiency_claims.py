@@ -52,14 +52,19 @@ NECESSARY = {
 
 
 def _at_largest(rows: Rows, name: str) -> dict[str, Any] | None:
-    """The runs on the largest dataset that this curve and annealing have in common: the mean and the outer bounds."""
-    common = _sizes(rows, name) & _sizes(rows, "anneal")
-    if not common:
+    """The runs on the largest dataset that this curve and annealing have in common."""
+    return _at_most(rows, name, _sizes(rows, name) & _sizes(rows, "anneal"))
+
+
+def _at_most(rows: Rows, name: str, sizes: set[int]) -> dict[str, Any] | None:
+    """The runs of a curve on the largest of these datasets: the mean and the outer bounds."""
+    if not sizes:
         return None
-    mine = [row for row in rows if row["curve"] == name and row["samples"] == max(common)]
-    (low, high), chance = spread_by(mine, "samples")[max(common)], mine[0]["chance"]
+    most = max(sizes)
+    mine = [row for row in rows if row["curve"] == name and row["samples"] == most]
+    (low, high), chance = spread_by(mine, "samples")[most], mine[0]["chance"]
     accuracy = sum(row["accuracy"] for row in mine) / len(mine)
-    return {"samples": max(common), "accuracy": accuracy, "low": low, "high": high, "chance": chance}
+    return {"samples": most, "accuracy": accuracy, "low": low, "high": high, "chance": chance}
 
 
 def _reaches(rows: Rows, name: str) -> int | None:
@@ -81,6 +86,8 @@ def _order(rows: Rows, reached: dict[str, int | None]) -> Claim:
     if reached["anneal"] is None and reached["fixed:0.2"] is None:
         return judge(claim, False, numbers, threshold)
     both = _sizes(rows, "anneal") & _sizes(rows, "fixed:0.2")
+    if not both:
+        return unmeasured(claim, threshold, "annealing and fixed dropout have no size in common")
     fixed = _mean(rows, "fixed:0.2", both)
     first, told_apart = _mean(rows, "anneal", both) >= fixed - TIE, abs(fixed - rows[0]["chance"]) > GUESS
     last = all(
@@ -98,7 +105,7 @@ def _sizes(rows: Rows, name: str) -> set[int]:
 
 def _mean(rows: Rows, name: str, sizes: set[int]) -> float:
     found = mean_by([row for row in rows if row["curve"] == name and row["samples"] in sizes], "samples")
-    return sum(found.values()) / max(1, len(found))
+    return sum(found.values()) / len(found)
 
 
 def _beside(rows: Rows, name: str) -> str:
@@ -117,11 +124,11 @@ def _fewer(rows: Rows, reached: dict[str, int | None]) -> Claim:
     plain = [row["samples"] for row in rows if row["curve"] == "no-context"]
     if reached["anneal"] is None or not plain:
         return unmeasured(claim, threshold, f"annealing did not reach {LEARNED:.0%}, or there is no plain run")
-    needed = reached["no-context"]
+    needed, times = reached["no-context"], ratio(rows, "no-context", "anneal", LEARNED)
     numbers = {
         "annealing reaches it at": reached["anneal"],
         "plain fine-tuning": needed or f"not by {max(plain):,}",
-        "times as many, between sizes": str(ratio(rows, "no-context", "anneal", LEARNED)),
+        "times as many, between sizes": str(times) if times else f"not every seed of annealing reaches {LEARNED:.0%}",
     }
     if needed is not None:
         return judge(claim, needed >= FACTOR * reached["anneal"], numbers, threshold)
@@ -131,7 +138,7 @@ def _fewer(rows: Rows, reached: dict[str, int | None]) -> Claim:
 def _perfect_without_context(rows: Rows) -> Claim:
     claim = "Models trained with 20 % dropout are right with 100 % dropped: rules are learned atomically."
     threshold = f"fixed dropout reaches {LEARNED:.0%} with the book closed at its largest size"
-    best = _at_largest(rows, "fixed:0.2")
+    best = _at_most(rows, "fixed:0.2", _sizes(rows, "fixed:0.2"))
     if best is None:
         return unmeasured(claim, threshold, "no run with fixed dropout")
     numbers = {"accuracy": round(best["accuracy"], 3), "samples": best["samples"], "chance": best["chance"]}

@@ -30,8 +30,9 @@ def needed(found: Mapping[float, float], threshold: float) -> float | None:
 class Ratio:
     """How many times as many samples one curve needs: one number for each seed that has both, and their mean.
 
-    `low` and `high` bound the geometric mean over seeds (95 %, Student's t over the logarithms). Where the slow curve
-    never arrives, there is only `at_least`: the most it was given, against the most that the fast one needs.
+    `low` and `high` bound the geometric mean over seeds (95 %, Student's t over the logarithms). Where a seed of the
+    slow curve never arrives, there is only `at_least`, the smallest of the numbers: what a seed needs or, of those that
+    were given the most and did not arrive, that, against the most that the fast one needs. `of` seeds were tried.
     """
 
     seeds: dict[int, float]
@@ -39,10 +40,11 @@ class Ratio:
     low: float | None
     high: float | None
     at_least: float | None
+    of: int
 
     def __str__(self) -> str:
         if self.mean is None:
-            return f"more than {self.at_least:.1f}"
+            return f"more than {self.at_least:.1f}, {len(self.seeds)} of {self.of} seeds"
         if self.low is None or self.high is None:
             return f"{self.mean:.1f}, one seed"
         return f"{self.mean:.1f} ({self.low:.1f} to {self.high:.1f}), {len(self.seeds)} seeds"
@@ -58,15 +60,18 @@ def ratio(rows: Rows, slow: str, fast: str, threshold: float) -> Ratio | None:
     if not quick or len(quick) < len(curves[fast]) or not curves[slow]:
         return None
     tried = {seed: needed(found, threshold) for seed, found in curves[slow].items()}
-    if any(passed is None for passed in tried.values()):
-        most = max(max(found) for seed, found in curves[slow].items() if tried[seed] is None)
-        return Ratio({}, None, None, None, most / max(quick.values()))
     seeds = {seed: passed / quick[seed] for seed, passed in tried.items() if passed is not None and seed in quick}
+    if any(passed is None for passed in tried.values()):
+        given = {seed: max(found) for seed, found in curves[slow].items() if tried[seed] is None}
+        most, slowest = max(given.values()), max(quick.values())
+        seeds |= {seed: samples / slowest for seed, samples in given.items() if samples == most}
+        return Ratio(seeds, None, None, None, min(seeds.values()), len(tried))
     if not seeds:
         return None
     mean, low, high = mean_interval([math.log(value) for value in seeds.values()])
     several = len(seeds) > 1
-    return Ratio(seeds, math.exp(mean), math.exp(low) if several else None, math.exp(high) if several else None, None)
+    bounds = {"low": math.exp(low) if several else None, "high": math.exp(high) if several else None}
+    return Ratio(seeds, math.exp(mean), **bounds, at_least=None, of=len(tried))
 
 
 def _by_seed(rows: Rows, name: str) -> dict[int, dict[float, float]]:

@@ -47,7 +47,7 @@ def _unit(name: str, samples: int, seed: int, chars: int, spec: dict[str, Any]) 
 def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
     """What the run of one curve and size wrote down: its exam with the book closed, and how it got there."""
     from openbook.training.config import RunConfig
-    from openbook.training.estimate import estimate
+    from openbook.training.estimate import tokens_of
     from openbook.training.settings import validated
 
     record = Run(models.place(config["learned"][0]))
@@ -67,7 +67,7 @@ def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
             "seconds": result["seconds"],
             "cpu_seconds": result.get("cpu_seconds"),
             "resumed_from": result.get("resumed_from", 0),
-            "tokens": estimate(validated(RunConfig, settings))["tokens"],
+            "tokens": tokens_of(validated(RunConfig, settings)),
             "steps": result["steps"],
             "curve_by_step": [{key: line[key] for key in ("step", "closed_book", "open_book")} for line in seen],
         }
@@ -235,5 +235,5 @@ EXPERIMENT = Experiment(
     claims=claims,
     differs="The paper fine-tunes Llama-3.2-3B on five levels with 10,000 to 1,000,000 samples. Ours is a student of "
     "0.5 million weights on three levels with 1,000 to 4,000, and plain fine-tuning overnight with 16,000.",
-    version=2,  # rows have tokens
+    version=3,  # tokens are counted
 )

@@ -27,18 +27,14 @@ from openbook.training.run import plan_of, sources_of
 from openbook.training.student import StudentForCausalLM
 
 PROBED = 128  # positions looked at, spread evenly over training
+COUNTED = 1024  # positions at a time
 BYTES = {"float32": 4, "bfloat16": 2, "auto": 2}
 
 
 def estimate(config: RunConfig) -> dict[str, Any]:
     """The plan of a run. Where a model's files are not at hand, its shape in the config stands in for them."""
     config.check_start()
-    source, _ = sources_of(config)
-    plan = plan_of(config, source)
-    tokenizer, shape, exact = _shape(config, source)
-    window = config.training.max_length or window_of(shape)
-    chat = config.chat if exact else False
-    encoder = Encoder(tokenizer, source.bank, window, config.think, chat, config.training.loss)
+    plan, encoder, shape, exact = _set_up(config)
     lengths, targets, dropped, cut = _probe(plan, encoder)
     steps = -(-plan.total // config.training.step_size)
     freeze(shape, config.training.freeze)
@@ -52,7 +48,7 @@ def estimate(config: RunConfig) -> dict[str, Any]:
         "longest_example": int(lengths.max()),
         "targets_per_example": round(float(targets.mean()), 1),
         "tokens": round(float(lengths.mean()) * plan.total),
-        "window": window,
+        "window": encoder.max_length,
         "pieces_that_do_not_fit": round(dropped / len(lengths), 2),  # of an example, on average
         "prompts_cut": round(cut / len(lengths), 2),
         "tokens_are": "counted with the model's tokenizer" if exact else "estimated without the model's tokenizer",
@@ -68,6 +64,23 @@ def estimate(config: RunConfig) -> dict[str, Any]:
             for p in (0.0, 0.3, 0.6, 1.0)
         ],
     }
+
+
+def tokens_of(config: RunConfig) -> int:
+    """The tokens that a run trains on, counted over all positions with the tokenizer it has."""
+    plan, encoder, _, _ = _set_up(config)
+    chunks = np.array_split(np.arange(plan.total), -(-plan.total // COUNTED))
+    return sum(int(encoder.encode(*plan.at(chunk), plan.namer(chunk)).ends[-1]) for chunk in chunks)
+
+
+def _set_up(config: RunConfig) -> tuple[Plan, Encoder, Any, bool]:
+    """What is trained on and how it is encoded, a weightless model, and whether the tokenizer is the model's own."""
+    source, _ = sources_of(config)
+    tokenizer, shape, exact = _shape(config, source)
+    window = config.training.max_length or window_of(shape)
+    chat = config.chat if exact else False
+    encoder = Encoder(tokenizer, source.bank, window, config.think, chat, config.training.loss)
+    return plan_of(config, source), encoder, shape, exact
 
 
 def _shape(config: RunConfig, source: Source) -> tuple[Any, Any, bool]:
