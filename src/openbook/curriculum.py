@@ -14,7 +14,8 @@ The paper's curricula by name, over the progress of training:
 
 and one of ours, for books of many sections that build on each other:
 
-    patient         as anneal, but first one section at a time, a quarter and then all of it; then all sections
+    patient         as anneal, but first one section at a time, a quarter and then all of it; then all sections,
+                    and in a quarter of the examples still one, so that reading is not forgotten
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ SPREADS = {"all": 0.0, "one": 1.0, "coin": 0.5}  # share of the examples whose c
 
 def _spread(value: Any) -> Any:
     """A name stays a name; everything else is a schedule, or an error that tells both."""
-    if value in SPREADS:
+    if isinstance(value, str) and value in SPREADS:
         return value
     try:
         return Schedule.parse(value)
@@ -92,7 +93,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "candidates": "needed",
         "others": 0.25,
         "drop": "0@0,0.25@0.03,0.25@0.35,1@0.52,1@0.58,0.3@0.6,1@0.8",
-        "spread": "1@0,1@0.58,0@0.6,0@0.8,0.25@0.82",
+        "spread": "1@0,1@0.58,0.25@0.6",
     },
 }
 PARAMETERS = {"fixed"}  # presets that take a rate: fixed:0.2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -149,6 +150,25 @@ def test_five_levels_are_taught_as_their_table_says(tmp_path: Path) -> None:
     assert told["fixed:0.2"].curriculum.drop != right.drop and told["no-context"].curriculum.drop != right.drop
     unread = models.config(units["no-icl"].config["learned"][0])
     assert unread.training.freeze == [] and unread.task is not None and unread.task.chars == 10
+
+
+def test_five_levels_have_three_seeds_and_plain_fine_tuning_once_five_times_as_much(tmp_path: Path) -> None:
+    units = [unit.config for unit in five_levels.EXPERIMENT.configs("overnight")]
+    runs = Counter((unit["curve"], unit["samples"]) for unit in units)
+    assert runs == {**{(name, 24_000): 3 for name in CURVES}, ("anneal", 18_000): 1, ("no-context", 120_000): 1}
+    models = Models(tmp_path)
+    assert len({models.place(unit["learned"][0]) for unit in units}) == len(units)
+    told = {(u["curve"], u["samples"], u["seed"]): models.config(u["learned"][0]) for u in units}
+    assert {config.task.codebook for config in told.values() if config.task} == {0, 1, 2}
+    longest = told["no-context", 120_000, 0].training
+    assert longest.freeze == [] and longest.matrix_learning_rate == 0.02
+
+
+def test_half_of_each_of_five_levels_is_held_out_once(tmp_path: Path) -> None:
+    (experiment,) = select(["selective-five-levels"])
+    told = [Models(tmp_path).config(unit.config["learned"][0]) for unit in experiment.configs("overnight")]
+    assert [config.task.held_out for config in told if config.task] == [1, 2, 3, 4, 5]
+    assert {config.samples for config in told} == {24_000} and len({str(c.curriculum) for c in told}) == 1
 
 
 @pytest.mark.parametrize(("text", "name"), [("pairs", "writer-5-8"), ("letters", "speller-5-8")])
