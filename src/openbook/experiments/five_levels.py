@@ -4,7 +4,7 @@ What differs from the runs on three levels stands in the config `student-deep`, 
 batches of 64, only the MLPs learn, Muon at 0.012 with a shorter decay. All curves have that, except that a student that
 cannot read must learn everything. Annealing, with the right book or a wrong one, has a schedule that hides rules of one
 phrasebook at a time first (`patient`). Plain fine-tuning has what the others have, and once more five times as many
-samples with all weights free and the rate that it does best with on three levels.
+samples with all weights free and Muon at 0.02, the best of five rates for its 8,000 samples on three levels.
 
 The same with alphabets of ten is an experiment of its own: a level then has 100 rules instead of 64.
 """
