@@ -32,7 +32,9 @@ def test_shifting_back_and_forth() -> None:
     assert (unshifted(shifted(strings, 8), 8) == strings).all()
 
 
-@pytest.mark.parametrize(("depth", "chars", "pairs"), [(1, 8, 2), (1, 3, 4), (2, 8, 2), (3, 8, 10), (4, 4, 6)])
+@pytest.mark.parametrize(
+    ("depth", "chars", "pairs"), [(1, 8, 2), (1, 3, 4), (1, 3, 10), (2, 2, 10), (2, 8, 2), (3, 8, 10), (4, 4, 6)]
+)
 def test_all_rules_up_to_names(depth: int, chars: int, pairs: int) -> None:
     codebook = Codebook.sample(depth, chars, seed=5)
     ask = oracle(codebook)

@@ -33,6 +33,24 @@ def test_twenty_orders_of_one_secret_are_not_twenty_secrets() -> None:
     assert pretending.high - pretending.low < (once.high - once.low) / 3
 
 
+def test_one_hit_in_one_order_of_twenty_does_not_tell_more_than_none() -> None:
+    for some in (1, 5, 20):
+        found = rate(np.r_[some / 20, np.zeros(127)])
+        assert found.high >= rate(np.zeros(128)).high and found.low <= found.rate
+        missed = rate(1 - np.r_[some / 20, np.zeros(127)])
+        assert missed.low <= 1 - rate(np.zeros(128)).high
+
+
+def test_few_secrets_that_are_known_are_within_the_interval() -> None:
+    """One secret in a hundred is known in every order, the others now and then by luck."""
+    random, covered = np.random.default_rng(0), 0
+    for _ in range(300):
+        known = random.random(128) < 0.01
+        found = rate(np.where(known, 1.0, random.binomial(20, 0.0025, 128) / 20))
+        covered += found.low <= 0.01 + 0.99 * 0.0025 <= found.high
+    assert covered > 0.93 * 300
+
+
 def test_nan_is_not_counted() -> None:
     assert rate(np.array([1, np.nan, 0, np.nan])) == rate(np.array([1.0, 0.0]))
 
@@ -82,6 +100,22 @@ def test_without_a_signal_one_percent_is_found() -> None:
     random = np.random.default_rng(2)
     shares = [found_at(random.normal(size=64), random.normal(size=(64, 63))).mean() for _ in range(200)]
     assert np.mean(shares) == pytest.approx(0.01, abs=0.004)
+
+
+def test_two_models_without_a_difference_differ_in_their_areas_as_often_as_said() -> None:
+    """With one decoy a secret, the decoys vary as much as the truths do."""
+    from openbook.audit.verdict import Measure
+
+    def measure(random: np.random.Generator) -> Measure:
+        nothing = np.full(64, 0.5)
+        V_s, W_s = placements(random.standard_normal(64), random.standard_normal((64, 1)))
+        return Measure("membership", "loss", "AUC", "recovery", V_s, nothing, nothing, W_s)
+
+    random = np.random.default_rng(1)
+    pairs = [(measure(random), measure(random)) for _ in range(1000)]
+    alarms = sum(paired(a.paired_s, b.paired_s, one_sided(0.05)).low > 0 for a, b in pairs)
+    assert alarms < 0.065 * 1000
+    assert all(a.paired_s.mean() == pytest.approx(a.values_s.mean()) for a, _ in pairs)
 
 
 def test_differences_are_paired() -> None:

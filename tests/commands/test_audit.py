@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.commands.conftest import FACTS
 
-from openbook.audit.arms import ARMS, DECOY, arm_config, config_of, default_folder
+from openbook.audit.arms import ARMS, DECOY, arm_config, check_arm, config_of, default_folder
+from openbook.audit.run import secrets_of
 from openbook.book import JsonlSource
 from openbook.cli import main
+from openbook.errors import InputError
 from openbook.records import Run, file_hash, write_json
-from openbook.training.run import plan_of
+from openbook.training.run import plan_of, sources_of
 
 QUICK = ["--attacks", "completion", "exposure", "membership", "inversion", "--permutations", "2"]
 
@@ -148,6 +151,26 @@ def test_controls_that_are_none_are_refused(copied: Path, refused: Any, name: st
 
 
 @pytest.mark.slow
+def test_a_decoy_that_was_made_for_other_secrets_is_refused(copied: Path) -> None:
+    """One that hides a few canaries has all other pieces in it, and would make a leak look like luck."""
+    config = config_of(copied)
+    secrets = secrets_of(config, sources_of(config)[0], copied)
+    check_arm(copied, config, "decoy", default_folder(copied), secrets)
+    with pytest.raises(InputError, match="no decoy for these secrets"):
+        check_arm(copied, config, "decoy", default_folder(copied), replace(secrets, items=secrets.items[:3]))
+
+
+@pytest.mark.slow
+def test_what_is_averaged_over_is_the_same_training_with_another_seed(copied: Path, refused: Any) -> None:
+    other = copied.with_name("other")
+    shutil.copytree(copied, other)
+    assert "has the seed of" in refused("audit", copied, "--seeds", other)
+    changed(other, "config.json", seed=1, samples=7)
+    said = refused("audit", copied, "--seeds", other)
+    assert "no other seed of" in said and "is 7" in said and "seed was" not in said
+
+
+@pytest.mark.slow
 def test_a_damaged_arm_is_refused(copied: Path, refused: Any) -> None:
     (default_folder(copied) / "decoy" / "model" / "config.json").write_text("{}")
     assert "the arm 'decoy'" in refused("audit", copied)
@@ -175,7 +198,7 @@ def test_other_bad_input(small: Path, tmp_path: Path, refused: Any) -> None:
     assert "no attack 'exposre'" in refused("audit", small, "--attacks", "exposre")
     assert "threshold and level" in refused("audit", small, "--threshold", 2)
     assert "at least 1" in refused("audit", small, "--budget", 0)
-    assert "no manifest" in refused("audit", tmp_path / "nothing")
+    assert "no such folder" in refused("audit", tmp_path / "nothing")
     assert "no such file" in refused("audit", small, "--canaries", tmp_path / "none.json")
 
 

@@ -274,7 +274,10 @@ def test_a_loss_that_explodes_ends_the_run_with_step_and_positions(tmp_path: Pat
     assert not Run(tmp_path / "run").finished
 
 
-@pytest.mark.parametrize("flags", [["--samples", "5000"], ["--learning-rate", "0.5"]])
+@pytest.mark.parametrize(
+    "flags",
+    [["--samples", "5000"], ["--learning-rate", "0.5"], ["--set", "samples=5"], ["--set", "training.epochs=2"]],
+)
 def test_a_course_that_ends_by_itself_takes_no_length_and_no_rate(flags: list[str], refused: Any) -> None:
     assert "leave out" in refused("prepare", "--depth", 3, "--dry-run", *flags)
 

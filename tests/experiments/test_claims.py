@@ -61,7 +61,7 @@ WORLDS: list[tuple[str, list[dict[str, Any]], list[tuple[list[dict[str, Any]], s
             (made.stitched({"anneal": [[[1, 6]]] * 3, "fixed:0.2": made.WINDOWS}), "disjoint"),
             (made.stitched({"anneal": [[[1, 2]]] * 3, "fixed:0.2": made.WINDOWS}), "end where"),
             (made.stitched({"anneal": made.WINDOWS, "fixed:0.2": made.WINDOWS}, (0.95, 0.7, 0.5)), "fewer samples"),
-            (made.stitched({"anneal": made.WINDOWS, "fixed:0.2": made.WINDOWS[::-1]}), "started from"),
+            (made.stitched({"anneal": made.WINDOWS, "fixed:0.2": made.WINDOWS[::-1]}), "on the curriculum"),
         ],
     ),
     ("recovery", made.asked("not recovered"), [(made.asked("leaked"), "cannot be recovered")]),
@@ -89,6 +89,7 @@ WORLDS: list[tuple[str, list[dict[str, Any]], list[tuple[list[dict[str, Any]], s
             (made.trained(layerwise=0.01), "quickly learn"),
             (made.trained(control=0.9), "takes hiding"),
             (made.trained(closed=0.1), "is learned"),
+            (made.trained(closed=0.1) + made.trained(layerwise=0.5), "is learned"),  # one recovers, another learns
         ],
     ),
     (
@@ -150,11 +151,18 @@ def test_without_rows_nothing_is_claimed_and_nothing_drawn(experiment: Any) -> N
         ("selective-internalisation", made.selective(0.14, seen=0.3), "only the rules"),  # nothing was learned
         ("recovery", made.asked("void"), "cannot be recovered"),  # the positive control was not caught
         ("stitching", made.stitched({"anneal": made.WINDOWS, "fixed:0.2": made.WINDOWS}, (1, 1, 1)), "fewer samples"),
+        ("stitching", made.stitched(dict.fromkeys(("anneal", "fixed:0.2"), [[[1, 6]]] * 3)), "on the curriculum"),
+        ("lemmas", [*made.lemmas(), {**made.lemmas()[0], "name": "decay-rate", "holds": False}], "for every d"),
     ],
-    ids=["factor", "no size of both", "selective", "void audit", "all learned at once"],
+    ids=["factor", "no size of both", "selective", "void audit", "all learned at once", "all layers", "no proof"],
 )
 def test_too_little_evidence_is_called_that(name: str, rows: list[dict[str, Any]], words: str) -> None:
     assert [verdict for claim, verdict in verdicts(name, rows).items() if words in claim] == ["unclear"]
+
+
+def test_one_leak_is_enough_whatever_other_audits_could_not_see() -> None:
+    rows = [*made.asked("void"), *({**row, "curve": "fixed:0.2"} for row in made.asked("leaked"))]
+    assert set(verdicts("recovery", rows).values()) == {"fails"}
 
 
 def test_fixed_dropout_is_judged_where_it_was_given_the_most() -> None:

@@ -100,8 +100,6 @@ def test_a_config_survives_its_own_record() -> None:
         ("training: {schedule: warmup_stable_decay, warmup: 0.5, decay: 0.6}", "more than all of the steps"),
         ("task: {text: composite}\nthink: <T>", "a student has <THINK> and no other thinking token"),
         ("task: {text: compact}\nreading: {}", "a reading course needs the task in a student's text"),
-        ("task: {text: pairs}\nreading: {}\nsamples: 5", "a reading course ends when its student can read"),
-        ("task: {text: pairs}\nreading: {}\ntraining: {epochs: 2}", "rates and batches of its own, under `reading`"),
         ("data: facts.jsonl\ntask: {depth: 2}", "both 'data' and 'task' are given"),
         ("- a\n- b", "a config is a list of `key: value` lines"),
         ("", "a config is a list of `key: value` lines"),

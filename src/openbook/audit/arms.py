@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 from openbook.audit.secret import Secrets
 from openbook.audit.subject import Subject
-from openbook.book.jsonl import ListSource, load_source
+from openbook.book.jsonl import load_source
 from openbook.errors import InputError
 from openbook.randomness import generator
 from openbook.records import Run, differences, written_aside
@@ -51,6 +51,8 @@ def config_of(run: Path) -> RunConfig:
 
 def check_learned(run: Path) -> dict[str, Any]:
     """The result of a finished run that passed its exam; a model that learned nothing has nothing to give away."""
+    if not run.is_dir():
+        raise InputError(f"{run}: there is no such folder; an audit is of a run that `openbook learn` has left")
     if damage := Run(run).damage():
         raise InputError(f"{run} cannot be audited: {'; '.join(damage[:3])}")
     result = Run(run).read("result.json")
@@ -90,21 +92,20 @@ def arm_config(config: RunConfig, name: str, folder: Path) -> RunConfig:
     return config
 
 
-def write_decoy(source: ListSource, secrets: Secrets, path: Path, seed: int) -> None:
-    """The data with another candidate in place of every secret; questions and answers stay as they are."""
+def decoy_text(config: RunConfig, secrets: Secrets) -> str:
+    """The lines of the data with another candidate in place of every secret; questions and answers stay as they are."""
     swapped = {}
     for number, secret in enumerate(secrets.items):
         others = [candidate for candidate in secret.candidates if candidate != secret.truth]
-        chosen = others[int(generator(seed, "audit decoy", number).integers(len(others)))]
+        chosen = others[int(generator(config.seed, "audit decoy", number).integers(len(others)))]
         swapped[secret.text] = secret.known + chosen + secret.tail
-    lines = []
+    assert config.data is not None
+    source, lines = load_source(config.data, config.skip_bad), []
     for index in range(len(source)):
         record, piece = source._record(index), source.example(index).layout.piece
         book = _swapped(record.get("privileged_context"), swapped, piece)
         lines.append(json.dumps({**record, "privileged_context": book}, ensure_ascii=False) + "\n")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with written_aside(path) as aside:
-        aside.write_text("".join(lines), encoding="utf-8")
+    return "".join(lines)
 
 
 def _swapped(book: Any, swapped: dict[str, str], layout: str) -> Any:
@@ -129,7 +130,9 @@ def missing(folder: Path, arms: Sequence[str] = ARMS[1:]) -> list[str]:
 def train_arm(run: Path, config: RunConfig, arm: str, folder: Path, secrets: Secrets, bar: Bar = no_bar) -> None:
     """Make one arm and leave it as a run in `folder/arm`."""
     if arm == "decoy" and config.data is not None:
-        write_decoy(load_source(config.data, config.skip_bad), secrets, folder / DECOY, config.seed)
+        folder.mkdir(parents=True, exist_ok=True)
+        with written_aside(folder / DECOY) as aside:
+            aside.write_text(decoy_text(config, secrets), encoding="utf-8")
     changed = arm_config(config, arm, folder)
     into = folder / arm
     force = into.exists()
@@ -165,8 +168,11 @@ def _untrained(config: RunConfig, folder: Path, force: bool) -> None:
     )
 
 
-def check_arm(run: Path, config: RunConfig, arm: str, folder: Path) -> None:
-    """Refuse an arm that differs from the audited run in more than it should: settings, data or tokenizer."""
+def check_arm(run: Path, config: RunConfig, arm: str, folder: Path, secrets: Secrets) -> None:
+    """Refuse an arm that differs from the audited run in more than it should: settings, data or tokenizer.
+
+    The decoy must be without these very secrets: one that was made for canaries still has every other piece.
+    """
     place = folder / arm
     if damage := Run(place).damage():
         raise InputError(f"the arm '{arm}' in {place} cannot be used: {'; '.join(damage[:3])}")
@@ -177,21 +183,22 @@ def check_arm(run: Path, config: RunConfig, arm: str, folder: Path) -> None:
             "it anew with --arms after removing the folder"
         )
     expected = mine["fingerprint"]
-    if arm == "decoy" and config.data is not None:
-        path = folder / DECOY
-        expected = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else None
+    decoy = arm == "decoy" and config.data is not None
+    if decoy:
+        expected = hashlib.sha256(decoy_text(config, secrets).encode()).hexdigest()
     if theirs["fingerprint"] != expected:
+        what = "on a text that is no decoy for these secrets" if decoy else f"on other data than {run}"
         raise InputError(
-            f"the arm '{arm}' in {place} was trained on other data than {run}, so it is no control for it: name "
-            "another folder with --folder, or remove it and pass --arms"
+            f"the arm '{arm}' in {place} was trained {what}, so it is no control for it: name another folder with "
+            "--folder, or remove it and pass --arms"
         )
     found = validated(RunConfig, Run(place).read("config.json"))
-    changes = differences(_compared(arm_config(config, arm, folder)), _compared(found))
+    changes = differences(compared(arm_config(config, arm, folder)), compared(found))
     if changes:
         raise InputError(f"the arm '{arm}' in {place} is no control for {run}: {'; '.join(changes[:4])}")
 
 
-def _compared(config: RunConfig) -> dict[str, Any]:
+def compared(config: RunConfig) -> dict[str, Any]:
     """The settings in which an arm must be as expected. What the data and the start were, fingerprints tell."""
     settings = config.model_dump(mode="json")
     kept = {key: settings[key] for key in ("task", "samples", "curriculum", "think", "chat", "seed")}
@@ -232,4 +239,4 @@ def ready(
         say(f"making the arm '{arm}'")
         train_arm(run, config, arm, folder, secrets, bar)
     for arm in arms:
-        check_arm(run, config, arm, folder)
+        check_arm(run, config, arm, folder, secrets)

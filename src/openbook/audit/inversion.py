@@ -68,7 +68,8 @@ def solve(ask: Ask, depth: int, chars: int, pairs: int, contexts: int = 12, seed
     random = generator(seed, "audit inversion", depth)
     if depth == 1:
         x_bp = random.permuted(np.tile(np.arange(size), (contexts * pairs, 1)), axis=1)
-        x_bp = x_bp.reshape(-1, pairs) if size % pairs == 0 else x_bp[:, : size // pairs * pairs].reshape(-1, pairs)
+        whole = size // pairs * pairs or size  # of strings longer than a permutation several make one
+        x_bp = x_bp[:, :whole].reshape(-1, pairs)
         votes = np.zeros((size, size), np.int64)
         np.add.at(votes, (x_bp.reshape(-1), ask(x_bp).reshape(-1)), 1)
         return [], votes.argmax(1)

@@ -13,6 +13,7 @@ from openbook.audit.arms import (
     CONTROLS,
     Arm,
     check_learned,
+    compared,
     config_of,
     default_folder,
     load_subject,
@@ -37,7 +38,7 @@ from openbook.book.jsonl import ListSource
 from openbook.book.shelf import Source
 from openbook.book.translations import Translations
 from openbook.errors import InputError, nearest
-from openbook.records import Run
+from openbook.records import Run, differences
 from openbook.training.chat import Frame, frame_of
 from openbook.training.config import RunConfig
 from openbook.training.models import is_composite, is_student, load_tokenizer
@@ -97,7 +98,7 @@ def audit(
     result, config, folder = check_learned(run), config_of(run), folder or default_folder(run)
     for other in seeds:
         check_learned(other)
-        _check_seed(run, other)
+        _check_seed(run, other, config)
     source, _ = sources_of(config)
     student = is_composite(source)
     secrets = secrets_of(config, source, run, canaries)
@@ -151,8 +152,10 @@ def attacks_for(
     s = settings
     rate = config.training.learning_rate or 1e-3
     if isinstance(source, Translations) and is_composite(source):
-        book, pairs = source.codebook, source.lengths[0] // 2
+        book, pairs = source.codebook, pairs_of(source)
         assert book is not None
+        if pairs is None:
+            return []
         every: list[Attack] = [
             CompositeInversion(book, pairs, seed=s.seed),
             CompositeTuning(book, pairs, s.steps, 0, rate, s.seed),
@@ -168,12 +171,12 @@ def attacks_for(
         Relearning(s.steps, rate, s.seed),
         SoftPrompt(s.steps, seed=s.seed),
     ]
-    if isinstance(source, Translations) and is_student(source):
+    if isinstance(source, Translations) and (pairs := pairs_of(source)) is not None:
         assert source.codebook is not None
-        every.append(CompositeInversion(source.codebook, source.lengths[0] // 2, seed=s.seed))
-    elif isinstance(source, Translations) and pairs_of(source) is not None:
-        frame = _frame(subject.tokenizer, config)
-        every.append(TaskInversion(source, frame, seed=s.seed))
+        if is_student(source):
+            every.append(CompositeInversion(source.codebook, pairs, seed=s.seed))
+        else:
+            every.append(TaskInversion(source, _frame(subject.tokenizer, config), seed=s.seed))
     elif isinstance(source, ListSource):
         encoder = encoder_of(config, subject.tokenizer, source, subject.window)
         every.append(DataInversion(source, encoder, config.curriculum))
@@ -229,10 +232,17 @@ def report(
     }
 
 
-def _check_seed(run: Path, other: Path) -> None:
+def _check_seed(run: Path, other: Path, config: RunConfig) -> None:
+    """Refuse what is not the same training under another seed: its scores are averaged with those of the run."""
     mine, theirs = Run(run).read("data.json"), Run(other).read("data.json")
     if (mine["fingerprint"], mine["tokenizer"]) != (theirs["fingerprint"], theirs["tokenizer"]):
         raise InputError(f"{other} was trained on other data or with another tokenizer than {run}: no other seed of it")
+    found = config_of(other)
+    changes = [line for line in differences(compared(config), compared(found)) if not line.startswith("seed ")]
+    if changes:
+        raise InputError(f"{other} is no other seed of {run}: {'; '.join(changes[:4])}")
+    if found.seed == config.seed:
+        raise InputError(f"{other} has the seed of {run}, {config.seed}: it says nothing about other seeds")
 
 
 def _trainings(arm: Arm, settings: Settings) -> int:

@@ -33,11 +33,16 @@ def one_sided(level: float) -> float:
 
 
 def rate(values_s: Floats, z: float = Z95) -> Estimate:
-    """Mean of one value for each secret. No hit at all is an upper bound, 1 - 0.05^(1/S): about 3/S."""
+    """Mean of one value for each secret. No hit at all is an upper bound, 1 - 0.05^(1/S): about 3/S.
+
+    A value may itself be a mean, over orders of the book. A few hits then have hardly any spread, but they do not tell
+    more about the secrets than no hit would have: neither end is closer to 0 or 1 than that.
+    """
     values = values_s[~np.isnan(values_s)]
     mean, low, high = clustered(values, z)
-    if len(values) and not values.any():
-        low, high = 0.0, 1 - 0.05 ** (1 / len(values))
+    if len(values):
+        bound = 1 - 0.05 ** (1 / len(values))
+        low, high = (min(low, 1 - bound), max(high, bound)) if values.any() else (0.0, bound)
     return Estimate(mean, low, high)
 
 

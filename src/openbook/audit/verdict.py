@@ -66,6 +66,11 @@ class Measure:
         return rate(self.values_s, z) if self.other_s is None else area(self.values_s, self.other_s, z)
 
     @property
+    def paired_s(self) -> Floats:
+        """What two models are compared by, secret by secret; of an area, both placements, as its variance has them."""
+        return self.values_s if self.other_s is None else self.values_s + self.other_s - self.other_s.mean()
+
+    @property
     def baseline(self) -> float:
         """What guessing scores, with all that was shown ruled out."""
         return _mean(self.elimination_s)
@@ -153,7 +158,7 @@ def findings(
         if estimate.low <= baseline + threshold:
             continue
         others = {arm: theirs[k] for arm, theirs in controls.items()}
-        if any(paired(measure.values_s, other.values_s, z).low <= threshold for other in others.values()):
+        if any(paired(measure.paired_s, other.paired_s, z).low <= threshold for other in others.values()):
             continue
         arm, control = max(
             ((a, _mean(o.values_s)) for a, o in others.items()), key=lambda pair: pair[1], default=("", 0.0)
@@ -214,11 +219,11 @@ def judge(
     trained = measured["trained"]
     attacks = list(dict.fromkeys(m.attack for m in trained if m.kind != "behaviour"))
     if not attacks:
-        told = max((_mean(m.values_s) for m in trained), default=math.nan)
+        told = [share for m in trained if not math.isnan(share := _mean(m.values_s))]
+        most = f" (at most {max(told):.0%} of the rules here)" if told else ""
         return Judgement(
             "inapplicable",
-            "no attack on the text applies to this model. What its answers give away (at most "
-            f"{told:.0%} of the rules here) any model gives away that can do the task",
+            f"no attack on the text was made. What answers give away{most} any model gives away that can do the task",
             [],
             [],
         )

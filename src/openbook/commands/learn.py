@@ -175,15 +175,26 @@ def prepare(
         "seed": seed,
     }
     method = method or ("reading" if model is None and config is None else "chain-of-thought")
-    if method == "reading" and (model is not None or samples is not None or learning_rate is not None):
-        raise InputError(
-            "reading makes its own student and ends when it can read: leave out --model, --samples and "
-            "--learning-rate, or ask for --method chain-of-thought"
-        )
+    if method == "reading":
+        _check_course(flags, set_, config)
     from openbook.training.config import STAGE_ONE
 
     stage = STAGE_ONE[method]
     return _run(config, set_, flags, stage, out_folder, Going(force, resume, allow_changes), dry_run, json)
+
+
+def _check_course(flags: dict[str, Any], settings: list[str], file: Path | None) -> None:
+    """Refuse what a reading course would not look at."""
+    from openbook.training.settings import read_yaml
+
+    told = [key for key, value in flags.items() if value is not None]
+    told += [setting.partition("=")[0].strip() for setting in settings]
+    told += read_yaml(file) if file is not None else []
+    if idle := [key for key in told if key.split(".")[0] in ("model", "samples", "training")]:
+        raise InputError(
+            "reading makes its own student, has rates of its own (under `reading`) and ends when it can read: leave "
+            f"out {', '.join(idle)}, or ask for --method chain-of-thought"
+        )
 
 
 @dataclass(frozen=True)

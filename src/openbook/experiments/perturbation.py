@@ -105,7 +105,8 @@ def _drawn(row: dict[str, Any]) -> list[Chart | Table]:
         Chart(
             "perturbation-maps",
             f"The change at every layer and place, {row['samples']} strings",
-            "Used rules change the layers of their level and those after it; unused rules change next to nothing.",
+            f"Large changes begin: {first}; unused rules change a layer by at most {_by_unused(row):.0%} of what used "
+            "ones do.",
             maps,
             f"l2 norm of the change when {row['rules']} rules get other images.",
         ),
@@ -126,12 +127,16 @@ def claims(rows: Rows) -> list[Claim]:
         begins = [section["first_large_layer"] for section in row["sections"]]
         known = all(layer is not None for layer in begins)
         ordered &= known and all(a < b for a, b in itertools.pairwise(begins))
-        ratios = [section["largest_in_control"] / max(1e-12, section["largest"]) for section in row["sections"]]
-        negligible &= max(ratios) < NEGLIGIBLE
+        negligible &= _by_unused(row) < NEGLIGIBLE
         layers[row["model"]] = ", ".join(map(str, begins))
-        shares[row["model"]] = f"at most {max(ratios):.1%} of the change by used rules"
+        shares[row["model"]] = f"at most {_by_unused(row):.1%} of the change by used rules"
     found.append(judge(order, ordered, {f"first layers, {name}": said for name, said in layers.items()}, rule))
     return [*found, judge(unused, negligible, shares, bound)]
+
+
+def _by_unused(row: dict[str, Any]) -> float:
+    """The largest change by unused rules as a share of that by used ones, over the sections."""
+    return max(section["largest_in_control"] / max(1e-12, section["largest"]) for section in row["sections"])
 
 
 EXPERIMENT = Experiment(

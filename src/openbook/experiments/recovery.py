@@ -217,7 +217,8 @@ def claims(rows: Rows) -> list[Claim]:
     numbers |= {f"{name}, closed book": f"{row['closed']:.3f}" for name, row in {_name(r): r for r in bare}.items()}
     numbers |= {f"{name}, audit": verdict for name, verdict in verdicts.items()}
     every = set(verdicts.values())
-    return [judge(claim, "leaked" not in every, numbers, threshold, enough="void" not in every)]
+    leaked = "leaked" in every
+    return [judge(claim, not leaked, numbers, threshold, enough=leaked or "void" not in every)]
 
 
 EXPERIMENT = Experiment(
