@@ -144,6 +144,23 @@ def test_a_folder_is_replaced_whole(tmp_path: Path) -> None:
     assert [p.name for p in target.iterdir()] == ["new"]
 
 
+def test_a_log_that_a_power_cut_left_too_short_is_not_filled_up(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", {}, {})
+    run.log(step=1)
+    size = run.log_size()
+    (run.folder / "metrics.jsonl").write_text("")
+    run.cut_log(size)
+    run.log(step=2)
+    assert run.metrics() == [{"step": 2}]
+
+
+def test_a_file_of_a_run_that_is_no_json_is_named(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", {"seed": 1}, {})
+    (run.folder / "config.json").write_text('{"seed"')
+    with pytest.raises(InputError, match=r"config\.json is damaged: not JSON"):
+        run.read("config.json")
+
+
 def test_a_loss_that_is_no_number_is_not_logged_as_one(tmp_path: Path) -> None:
     run = Run.create(tmp_path / "run", {}, {})
     with pytest.raises(ValueError, match="Out of range float"):

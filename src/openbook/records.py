@@ -32,6 +32,7 @@ from openbook.errors import InputError, MachineError
 
 PACKAGES = ("openbook", "torch", "transformers", "tokenizers", "accelerate", "safetensors", "numpy", "peft")
 MANIFEST = "manifest.json"
+CHANGES = "changes.json"  # of a run that went on with other settings or data
 LOCK = "lock"
 CHECKPOINTS = "checkpoints"
 MARKS = ("config.json", "environment.json", "data.json")  # a folder with all of these is a run
@@ -221,6 +222,11 @@ class Run:
                 f"{run.folder} cannot go on, because it would not be the same run: {'; '.join(changes)} "
                 "(pass --allow-changes to go on all the same)"
             )
+        if changes and not run.finished:  # the record says what goes on from here, and what it was before
+            earlier = run.read(CHANGES) if (run.folder / CHANGES).exists() else []
+            write_json(run.folder / CHANGES, [*earlier, {"steps_logged": len(run.metrics()), "changes": changes}])
+            write_json(run.folder / "config.json", config)
+            write_json(run.folder / "data.json", data)
         return run
 
     @property
@@ -251,15 +257,19 @@ class Run:
             file.write(json.dumps(metrics, allow_nan=False) + "\n")
 
     def log_size(self) -> int:
+        """Bytes of the log that are safe on the disk."""
         path = self.folder / "metrics.jsonl"
-        return path.stat().st_size if path.exists() else 0
+        if not path.exists():
+            return 0
+        _sync(path)
+        return path.stat().st_size
 
     def cut_log(self, size: int) -> None:
         """Forget what was logged after a checkpoint; it will be logged again."""
         path = self.folder / "metrics.jsonl"
         if path.exists():
             with path.open("r+b") as file:
-                file.truncate(size)
+                file.truncate(min(size, path.stat().st_size))  # more would add zeros
 
     def metrics(self) -> list[dict[str, Any]]:
         path = self.folder / "metrics.jsonl"
@@ -301,7 +311,10 @@ class Run:
         path = self.folder / name
         if not path.exists():
             raise InputError(f"{self.folder} has no {name}: it is not a run, or the run did not get that far")
-        return json.loads(path.read_text(encoding="utf-8"))
+        try:
+            return json.loads(path.read_text(encoding="utf-8"))
+        except ValueError as error:
+            raise InputError(f"{path} is damaged: not JSON ({error})") from None
 
     def damage(self) -> list[str]:
         """What is wrong with the folder: nothing for a finished run whose files are as they were written."""

@@ -38,6 +38,7 @@ FAULTS = {
     "not JSON": (f"{GOOD}\n{GOOD}\n{{'prompt'\n".encode(), 3, "not JSON"),
     "half a line": (f"{GOOD}\n{GOOD[:20]}".encode(), 2, "not JSON"),
     "a number": (f"{GOOD}\n17\n".encode(), 2, "a record is an object"),
+    "too many digits": (f'{GOOD}\n{{"prompt": {"7" * 5000}}}\n'.encode(), 2, "not a record"),
     "nested too deeply": (f"{GOOD}\n".encode() + b"[" * 200_000, 2, "nested too deeply"),
 }
 
@@ -115,6 +116,17 @@ def test_a_file_a_list_and_a_dataset_are_the_same_source(tmp_path: Path) -> None
     sources = [ListSource(records), JsonlSource(path), load_source(tmp_path / "saved")]
     for k in range(4):
         assert len({str(source.example(k)) for source in sources}) == 1, k
+
+
+def test_a_folder_of_several_datasets_is_not_one(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    splits = {"train": datasets.Dataset.from_list([record(1)]), "test": datasets.Dataset.from_list([record(2)])}
+    datasets.DatasetDict(splits).save_to_disk(str(tmp_path / "saved"))
+    with pytest.raises(InputError, match=r"name the folder of one \(train, test\)"):
+        load_source(tmp_path / "saved")
+    assert len(load_source(tmp_path / "saved" / "test")) == 1
+    with pytest.raises(InputError, match="--skip-bad is for JSONL files"):
+        load_source(tmp_path / "saved" / "test", skip_bad=True)
 
 
 def test_a_change_of_one_letter_changes_the_fingerprint(tmp_path: Path) -> None:

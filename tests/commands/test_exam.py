@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.commands.conftest import FACTS
 
 import openbook
 from openbook.cli import main
-from openbook.records import Run
+from openbook.records import Run, file_hash, write_json
 
 
 def test_the_curve_of_a_model_that_has_learned(learned: Path, told: Any) -> None:
@@ -56,6 +57,22 @@ def test_other_data_can_be_examined(learned: Path, tmp_path: Path, told: Any) ->
     exam, code = told("exam", learned, "--data", path)
     assert code == 0 and exam["rows"][0]["samples"] == 1
     assert exam["rows"][0]["accuracy"] == 1.0 and len(exam["rows"]) == 5  # one record has no wrong book
+
+
+def test_data_that_were_changed_since_are_refused(learned: Path, tmp_path: Path, told: Any, refused: Any) -> None:
+    run, facts = tmp_path / "run", tmp_path / "facts.jsonl"
+    shutil.copytree(learned, run)
+    facts.write_text(FACTS.read_text(encoding="utf-8"), encoding="utf-8")
+    record = Run(run).read("config.json") | {"data": str(facts)}
+    write_json(run / "config.json", record)
+    write_json(run / "manifest.json", Run(run).read("manifest.json") | {"config.json": file_hash(run / "config.json")})
+    assert told("exam", run, "--open", 0)[1] == 0
+    facts.write_text(facts.read_text(encoding="utf-8").replace("Vellmora", "Vellmoor"), encoding="utf-8")
+    assert "was changed since" in refused("exam", run)
+    assert told("exam", run, "--open", 0, "--data", facts)[1] == 0
+    facts.unlink()
+    said = refused("exam", run)
+    assert "no such file" in said and "--data" in said
 
 
 def test_fewer_samples_and_another_seed(learned: Path, told: Any) -> None:

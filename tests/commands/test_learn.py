@@ -266,6 +266,24 @@ def test_pieces_and_prompts_longer_than_the_window_are_trained_on_all_the_same(t
     assert code == 0 and result["steps"] == 1
 
 
+def test_the_exam_is_of_records_that_were_trained_on(tmp_path: Path, told: Any) -> None:
+    facts = data(tmp_path, *[{**GOOD, "prompt": f"Who is {k}?"} for k in range(20)])
+    settings = ["--samples", 8, *SMALL, "--set", "exam.samples=20"]
+    result, _ = told("learn", "--data", facts, *settings, "--out", tmp_path / "run")
+    assert result["samples"] == 8 and {row["samples"] for row in result["exam"]} == {8}
+    exam, _ = told("exam", tmp_path / "run", "--open", 0)
+    assert {row["samples"] for row in exam["rows"]} == {8}
+    exam, _ = told("exam", tmp_path / "run", "--open", 0, "--data", facts)
+    assert {row["samples"] for row in exam["rows"]} == {20}
+
+
+def test_a_record_that_is_all_thoughts_is_named_before_training(tmp_path: Path, refused: Any) -> None:
+    facts = data(tmp_path, GOOD, {**GOOD, "thoughts": [GOOD["completion"]]})
+    said = refused("learn", "--data", facts, *SMALL, "--out", tmp_path / "run")
+    assert f"{facts}:2" in said and "all of the completion is thoughts" in said
+    assert not (tmp_path / "run").exists()
+
+
 def test_a_loss_that_explodes_ends_the_run_with_step_and_positions(tmp_path: Path, refused: Any) -> None:
     facts = data(tmp_path, *[{**GOOD, "prompt": f"Who is {k}?"} for k in range(16)])
     settings = ["--learning-rate", "1e30", "--epochs", "20", "--set", "training.warmup=0", *SMALL]

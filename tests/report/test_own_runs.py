@@ -70,11 +70,38 @@ def test_a_damaged_run_is_shown_with_what_is_left(run: Path, tmp_path: Path) -> 
 @pytest.mark.parametrize(
     "file", ["config.json", "result.json", "manifest.json", "environment.json", "data.json", "metrics.jsonl"]
 )
-@pytest.mark.parametrize("content", ["", "null", "[]", "42", '"text"', "\x00\xff"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "null",
+        "[]",
+        "42",
+        '"text"',
+        "\x00\xff",
+        '{"accuracy": {"closed_book": 0.5}, "curriculum": "anneal"}',
+        '{"chance": null, "exam": [{}], "curriculum": {}, "model": "x"}',
+    ],
+)
 def test_no_file_of_a_run_can_break_the_page(run: Path, tmp_path: Path, file: str, content: str) -> None:
     (run / file).write_text(content, encoding="utf-8")
     _, (one,) = shown([run], tmp_path)
     assert one["status"] in ("damaged", "unfinished") and one["notices"]
+
+
+def test_what_stands_beside_the_page_is_left_alone(run: Path, tmp_path: Path) -> None:
+    (tmp_path / "charts").mkdir()
+    (tmp_path / "charts" / "mine.csv").write_text("precious")
+    shown([run], tmp_path)
+    assert (tmp_path / "charts" / "mine.csv").read_text() == "precious"
+    assert (tmp_path / "charts" / "good-course.svg").exists()
+
+
+def test_a_models_folder_is_not_a_run(run: Path, tmp_path: Path) -> None:
+    (run / "model").mkdir()
+    (run / "model" / "config.json").write_text('{"model_type": "llama"}')
+    _, (one,) = shown([run / "model"], tmp_path)
+    assert one["status"] == "damaged" and "is not a run's" in one["notices"][0]
 
 
 def test_an_empty_folder_and_a_folder_of_something_else(tmp_path: Path) -> None:

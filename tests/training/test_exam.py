@@ -7,19 +7,21 @@ from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from tests.tiny import word_level
 from torch import Tensor, nn
 
 from openbook.book import ListSource, Translations
-from openbook.curriculum import Curriculum, curriculum_named
+from openbook.curriculum import Curriculum, Plan, curriculum_named
 from openbook.errors import InputError
 from openbook.intervals import wilson
 from openbook.schedule import Schedule
 from openbook.task import Codebook
+from openbook.training.batches import items
 from openbook.training.encode import Encoder
-from openbook.training.exam import SHARES, Row, condition, examine
+from openbook.training.exam import SHARES, Row, _written, condition, examine
 from openbook.training.models import make_tokenizer
 
 WORDS = word_level()
@@ -92,6 +94,17 @@ def test_a_constant_model_scores_what_its_word_is_worth_and_the_best_one_chance(
 def test_words_around_the_answer_are_not_examined() -> None:
     """`is` stands before every answer and is no part of it."""
     assert sit(Scripted(saying("is"), len(WORDS)))[0].accuracy == 0
+
+
+@pytest.mark.parametrize(("loss", "before", "written"), [("answer", "a b", "c"), ("completion", "a", "b c d")])
+def test_what_is_to_be_written_is_not_shown_and_nothing_after_it_either(loss: Any, before: str, written: str) -> None:
+    data = ListSource([{"prompt": "a", "completion": " b c d", "answer": "c"}])
+    plan = Plan(data, curriculum_named("no-context"))
+    encoded = Encoder(WORDS, data.bank, loss=loss).encode(*plan.at(np.arange(1)))
+    (item,) = items(encoded, [0])
+    own = _written(item)
+    assert WORDS.decode(item.ids[: own.start], skip_special_tokens=True) == before
+    assert WORDS.decode(item.ids[own], skip_special_tokens=True) == written
 
 
 def test_chance_is_one_in_n_for_the_task() -> None:

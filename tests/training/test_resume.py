@@ -6,6 +6,7 @@ import os
 import pickle
 import random
 import resource
+import shutil
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -217,6 +218,19 @@ def test_a_changed_run_is_refused_and_the_change_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"training.learning_rate was 0.01, is 0.02"):
         carry_out(config(learning_rate=0.02), folder, resume=True)
     carry_out(config(learning_rate=0.02), folder, resume=True, allow_changes=True)
+    assert Run(folder).read("config.json")["training"]["learning_rate"] == 0.02  # what it was in the end
+    (change,) = Run(folder).read("changes.json")
+    assert change["changes"] == ["config: training.learning_rate was 0.01, is 0.02"] and not Run(folder).damage()
+
+
+def test_a_copy_beside_the_checkpoints_is_no_checkpoint(unbroken: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    killed(folder, 10)
+    newest = checkpoint.newest(folder / "checkpoints")
+    assert newest is not None
+    shutil.copytree(newest.folder, newest.folder.with_name(f"{newest.folder.name}.bak"))
+    carry_out(config(), folder, resume=True)
+    same(unbroken, folder)
 
 
 def test_data_changed_by_one_byte_is_refused(tmp_path: Path) -> None:

@@ -48,6 +48,15 @@ def test_a_bad_grid_is_refused_before_anything_runs(grid: dict, complaint: str, 
         members(validated(SweepConfig, {"grid": grid}), tmp_path)
 
 
+def test_settings_lie_over_the_config_group_by_group(tmp_path: Path) -> None:
+    told = {"config": "tiny-mlt-stage2", "grid": {"seed": [0]}}
+    (plain,) = members(validated(SweepConfig, told), tmp_path)
+    settings = {"training": {"epochs": 2}, "exam.samples": 8}
+    (changed,) = members(validated(SweepConfig, {**told, "settings": settings}), tmp_path)
+    assert changed.config.exam.samples == 8
+    assert changed.config.training == plain.config.training.model_copy(update={"epochs": 2})
+
+
 @pytest.mark.slow
 def test_a_sweep_runs_skips_what_is_done_and_names_failures(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file, folder = tmp_path / "sweep.yaml", tmp_path / "sweep"
@@ -61,3 +70,9 @@ def test_a_sweep_runs_skips_what_is_done_and_names_failures(tmp_path: Path, caps
     file.write_text(SETTINGS + "  seed: [0]\n  training.max_length: [64]\n")
     assert main(command) == 0
     assert (Path(rows[64]["run"]) / "manifest.json").stat().st_mtime_ns == finished
+    before = (folder / "sweep.json").read_text()
+    file.write_text(SETTINGS.replace("samples: 16", "samples: 24") + "  seed: [0]\n  training.max_length: [64]\n")
+    capsys.readouterr()
+    assert main(command) == 2  # what is done was told something else
+    assert "finished, but with other settings: samples was 16, is 24" in capsys.readouterr().err
+    assert (folder / "sweep.json").read_text() == before

@@ -191,6 +191,8 @@ def _parse(line: bytes, number: int, path: Path) -> Any:
         raise InputError(f"{where}: not JSON: {error.msg} at character {error.pos + 1}{hint}") from None
     except RecursionError:
         raise InputError(f"{where}: not a record: nested too deeply") from None
+    except ValueError as error:  # a number of thousands of digits
+        raise InputError(f"{where}: not a record: {error}") from None
     if number == 1 and isinstance(record, list):
         raise InputError(f"{where}: the file is a JSON array, not JSONL: write one record a line")
     return record
@@ -203,15 +205,20 @@ def load_source(
     path = Path(path)
     if path.is_dir():
         try:
-            from datasets import load_from_disk
+            from datasets import DatasetDict, load_from_disk
         except ImportError:
             raise InputError(
                 f"{path} is a folder: reading a saved dataset needs `pip install openbook[datasets]`"
             ) from None
+        if skip_bad:
+            raise InputError(f"{path}: --skip-bad is for JSONL files; filter a saved dataset before it is saved")
         try:
-            return ListSource(load_from_disk(str(path)), f"{path}: row")
+            rows = load_from_disk(str(path))
         except FileNotFoundError as error:
             raise InputError(f"{path}: no saved dataset: {error}") from None
+        if isinstance(rows, DatasetDict):
+            raise InputError(f"{path} holds several datasets: name the folder of one ({', '.join(map(str, rows))})")
+        return ListSource(rows, f"{path}: row")
     if not path.exists():
         raise InputError(f"{path}: no such file")
     return JsonlSource(path, skip_bad, progress)

@@ -56,7 +56,7 @@ def exam(
     from openbook.charts import check_path
     from openbook.errors import InputError
     from openbook.training.exam import examine
-    from openbook.training.run import reopen
+    from openbook.training.run import exam_size, reopen
 
     check_path(chart)
     if samples is not None and samples < 1:
@@ -69,7 +69,7 @@ def exam(
             source,
             config.curriculum,
             open_,
-            samples=samples or config.exam.samples,
+            samples=samples or (exam_size(config) if data is None else config.exam.samples),
             seed=config.seed if seed is None else seed,
             batch_size=config.exam.batch_size,
             generate=generate,

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
+from rich.markup import escape
 from rich.table import Table
 
 from openbook.console import emit_json, out
@@ -45,6 +46,6 @@ def report(
         return
     table = Table("run", "state", "what is missing or wrong", box=None, header_style="bold")
     for row in described:
-        table.add_row(row["source"], row["status"], " ".join(row["notices"]))
+        table.add_row(escape(row["source"]), row["status"], escape(" ".join(row["notices"])))
     out.print(table)
     out.print(f"the page: {page.absolute()}", soft_wrap=True)

@@ -18,6 +18,8 @@ from openbook.experiments.figures import Axis, Chart, Level, Panel, Series, Tabl
 from openbook.records import MANIFEST, Run
 from openbook.report.page import Page, Section, commands, paragraphs, write
 
+_INCOMPLETE = (KeyError, TypeError, ValueError, AttributeError, IndexError)  # what an unexpected file may lead to
+
 
 def write_report(paths: Sequence[Path], out: Path) -> tuple[Path, list[dict[str, Any]]]:
     """The page of these runs and files, and what was made of each of them."""
@@ -88,8 +90,15 @@ def _run(folder: Path, name: str) -> Section:
     metrics, lost = _metrics(folder / "metrics.jsonl")
     if lost:
         problems.append(f"{lost} line(s) of metrics.jsonl cannot be read and were left out.")
+    if isinstance(config, dict) and "curriculum" not in config:
+        problems.append("Its config.json is not a run's: name the folder that `openbook learn` has left.")
     if config is None and not problems:
         problems.append("There is no config.json: this is not a run of openbook, or all of it was lost.")
+    try:
+        story, figures = _told(config, result), _figures(name, metrics, result)
+    except _INCOMPLETE as error:
+        problems.append(f"config.json or result.json lacks something that a run writes ({error!r}).")
+        story, figures = _told(None, None), _figures(name, metrics, None)
     begun = not (folder / MANIFEST).exists()
     if not begun:
         try:
@@ -104,10 +113,10 @@ def _run(folder: Path, name: str) -> Section:
         name=name,
         title=folder.absolute().name,
         where=str(folder),
-        story=_told(config, result),
+        story=story,
         status=status,
         notices=problems,
-        figures=_figures(name, metrics, result),
+        figures=figures,
         provenance=_record(about, data, config),
     )
 
@@ -216,7 +225,7 @@ def _file(path: Path, name: str) -> Section:
             and "open" in found["rows"][0]
         ):
             return _exam(found, name, where)
-    except (KeyError, TypeError, IndexError) as error:
+    except _INCOMPLETE as error:
         notice = f"{path.name} lacks something that its command writes ({error})."
         return Section(name, path.name, where, "A file that is not complete.", status="damaged", notices=[notice])
     notice = "Give folders of runs, or what `openbook exam --json` or `openbook audit --json` printed."

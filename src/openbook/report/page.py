@@ -108,15 +108,15 @@ def write(page: Page, path: Path) -> Path:
     """Write the page and, beside it, every chart as SVG and PNG."""
     import vl_convert
 
-    path.parent.mkdir(parents=True, exist_ok=True)
     folder = path.parent / "charts"
+    folder.mkdir(parents=True, exist_ok=True)  # it may be a folder of other things too
     charts = [figure for section in page.sections for figure in section.figures if isinstance(figure, Chart)]
-    with written_aside(folder) as aside:
-        aside.mkdir()
-        for chart in charts:
-            drawn = file_svg(chart)
-            (aside / f"{chart.name}.svg").write_text(drawn, encoding="utf-8")
-            (aside / f"{chart.name}.png").write_bytes(vl_convert.svg_to_png(drawn, scale=PNG_SCALE))
+    for chart in charts:
+        drawn = file_svg(chart)
+        with written_aside(folder / f"{chart.name}.svg") as aside:
+            aside.write_text(drawn, encoding="utf-8")
+        with written_aside(folder / f"{chart.name}.png") as aside:
+            aside.write_bytes(vl_convert.svg_to_png(drawn, scale=PNG_SCALE))
     with written_aside(path) as aside:
         aside.write_text(render(page), encoding="utf-8")
     return path

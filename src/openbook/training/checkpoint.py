@@ -128,7 +128,7 @@ def _check_space(folder: Path, size: int) -> None:
 
 
 def _complete(folder: Path) -> Iterator[Path]:
-    return (path for path in folder.glob("step-*") if path.is_dir())
+    return (path for path in folder.glob("step-*") if path.is_dir() and path.name.removeprefix("step-").isdigit())
 
 
 def unfinished(folder: Path) -> list[str]:

@@ -184,6 +184,12 @@ def _examined(model: Any) -> Iterator[None]:
         model.train(was_training)
 
 
+def _written(item: Item) -> slice:
+    """What a model writes of an example: from the first to the last token that it was taught to write."""
+    taught = np.flatnonzero((item.labels != IGNORED) & (item.kinds >= CODE[Kind.WORDS]))
+    return slice(int(taught[0]), int(taught[-1]) + 1)
+
+
 def _generated(model: Any, encoder: Encoder, items: list[Item], batch_size: int) -> float:
     """Share of examples whose completion, written greedily by the model, contains the whole answer in its place."""
     tokenizer, hits = encoder.tokenizer, 0
@@ -191,8 +197,8 @@ def _generated(model: Any, encoder: Encoder, items: list[Item], batch_size: int)
     pad = pad_id_of(tokenizer)
     for start in range(0, len(items), batch_size):
         batch = items[start : start + batch_size]
-        written_by_model = [(item.labels != IGNORED) & (item.kinds >= CODE[Kind.WORDS]) for item in batch]
-        prompts = [item.ids[~own] for item, own in zip(batch, written_by_model, strict=True)]
+        written_by_model = [_written(item) for item in batch]
+        prompts = [item.ids[: own.start] for item, own in zip(batch, written_by_model, strict=True)]
         targets = [item.ids[own] for item, own in zip(batch, written_by_model, strict=True)]
         longest = max(map(len, prompts))
         ids = np.full((len(batch), longest), pad, np.int64)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from openbook.book.jsonl import load_source
-from openbook.book.shelf import Bank, Source
+from openbook.book.shelf import CODE, Bank, Source
 from openbook.book.translations import Translations
 from openbook.curriculum import Curriculum, Plan
 from openbook.errors import InputError, StoppedError
@@ -22,6 +22,7 @@ from openbook.records import Run
 from openbook.schedule import Schedule
 from openbook.task.inputs import halves
 from openbook.task.phrasebook import Codebook
+from openbook.task.text import Kind
 from openbook.training import checkpoint
 from openbook.training.config import RunConfig, TaskConfig
 from openbook.training.encode import Encoder
@@ -79,6 +80,12 @@ def sources_of(config: RunConfig) -> tuple[Source, Source]:
     return data, (load_source(config.exam.data, config.skip_bad) if config.exam.data else data)
 
 
+def exam_size(config: RunConfig) -> int:
+    """Examples of an exam; of records that are trained on, no more than those that are."""
+    known = config.task is None and config.exam.data is None and config.samples is not None
+    return min(config.exam.samples, config.samples or 0) if known else config.exam.samples
+
+
 def encoder_of(config: RunConfig, tokenizer: Any, source: Source, window: int | None) -> Encoder:
     return Encoder(tokenizer, source.bank, window, config.think, config.chat, config.training.loss)
 
@@ -122,7 +129,11 @@ def check_targets(source: Source, encoder: Encoder, curriculum: Curriculum, bar:
         for start in range(0, count, chunk):
             positions = np.arange(start, min(start + chunk, count))
             plan = Plan(source, closed)
-            encoder.encode(*plan.at(positions), plan.namer(positions))
+            encoded = encoder.encode(*plan.at(positions), plan.namer(positions))
+            answered = np.add.reduceat(encoded.flat_kinds == CODE[Kind.ANSWER], np.r_[0, encoded.ends[:-1]])
+            if not answered.all():
+                where = plan.namer(positions)(int(answered.argmin()))
+                raise InputError(f"{where}: no answer: all of the completion is thoughts, so nothing can be examined")
             advance(len(positions))
 
 
@@ -186,7 +197,7 @@ def carry_out(
             config.curriculum,
             shares,
             wrong=False,
-            samples=config.exam.samples,
+            samples=exam_size(config),
             seed=config.seed,
             batch_size=config.exam.batch_size,
         )
@@ -260,6 +271,22 @@ def where_to_start(
     return found
 
 
+def _recorded(folder: Path, config: RunConfig) -> Source:
+    """The records that a run is examined on, if they are still those it was trained on."""
+    path = config.exam.data or config.data
+    assert path is not None
+    try:
+        source = load_source(path, config.skip_bad)
+    except InputError as error:
+        raise InputError(f"{error} ({folder} was examined on it; name another file with --data)") from None
+    if config.exam.data is None and source.fingerprint != Run(folder).read("data.json")["fingerprint"]:
+        raise InputError(
+            f"{path} is not what {folder} was trained on, it was changed since; to examine on it all the same, name it "
+            "with --data"
+        )
+    return source
+
+
 def reopen(
     folder: Path, data: Path | None = None, samples: int | None = None, lengths: tuple[int, int] | None = None
 ) -> tuple[RunConfig, Any, Encoder, Source]:
@@ -277,7 +304,7 @@ def reopen(
     elif config.task is not None:
         exam_source = task_source(config.task, samples or config.exam.samples, EXAM_START)
     else:
-        _, exam_source = sources_of(config)
+        exam_source = _recorded(folder, config)
     model, tokenizer = load(str(folder), config.model.dtype)
     window = config.training.max_length or window_of(model)
     return config, model, encoder_of(config, tokenizer, exam_source, window), exam_source

@@ -69,13 +69,13 @@ def set_key(values: dict[str, Any], key: str, value: Any) -> None:
     values[last] = value
 
 
-def _over(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+def over(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
     """Settings over others, group by group; a curriculum by name takes the place of a whole group."""
     result = dict(base)
     for key, value in values.items():
         below = base.get(key)
         if isinstance(value, dict) and isinstance(below, dict) and "preset" not in value:
-            value = _over(below, value)
+            value = over(below, value)
         result[key] = value
     return result
 
@@ -88,7 +88,7 @@ def configured(
     base: dict[str, Any] | None = None,
 ) -> Config:
     """A config: `base`, a YAML file over it, `key=value` settings over that, and command-line flags over those."""
-    values = _over(base or {}, read_yaml(file) if file is not None else {})
+    values = over(base or {}, read_yaml(file) if file is not None else {})
     for setting in settings:
         key, equals, text = setting.partition("=")
         if not equals:

@@ -26,9 +26,9 @@ from typing import Any, Literal
 from pydantic import Field
 
 from openbook.errors import InputError
-from openbook.records import Run, write_json
+from openbook.records import Run, differences, write_json
 from openbook.training.config import RunConfig, Strict
-from openbook.training.settings import read_yaml, set_key, validated
+from openbook.training.settings import over, read_yaml, set_key, validated
 
 ERROR = "error.json"  # in the folder of a run that failed
 
@@ -57,11 +57,13 @@ def members(sweep: SweepConfig, folder: Path) -> list[Member]:
     if not sweep.grid or empty:
         raise InputError(f"grid{'.' + empty[0] if empty else ''} is empty: name the values to try")
     base = read_yaml(sweep.config) if sweep.config is not None else {}
+    base = over(base, {key: value for key, value in sweep.settings.items() if "." not in key})
+    dotted = {key: value for key, value in sweep.settings.items() if "." in key}
     result = []
     for combination in itertools.product(*sweep.grid.values()):
         values = dict(zip(sweep.grid, combination, strict=True))
         settings = json.loads(json.dumps(base))
-        for key, value in {**sweep.settings, **values}.items():
+        for key, value in {**dotted, **values}.items():
             set_key(settings, key, value)
         name = ",".join(f"{key.rpartition('.')[2]}={_plain(value)}" for key, value in values.items())
         try:
@@ -113,6 +115,19 @@ def status(member: Member) -> dict[str, Any]:
     return {**row, "status": "done", **result["accuracy"], **kept}
 
 
+def _check_same(member: Member) -> None:
+    """Refuse a finished run that was told something else: its row would be taken for one of this sweep."""
+    if not Run(member.folder).finished:
+        return
+    found = validated(RunConfig, Run(member.folder).read("config.json"))
+    changes = differences(found.model_dump(mode="json"), member.config.model_dump(mode="json"))
+    if changes:
+        raise InputError(
+            f"{member.folder} is finished, but with other settings: {'; '.join(changes[:4])}. Name another folder with "
+            "--out, or remove it"
+        )
+
+
 def run_sweep(
     sweep: SweepConfig,
     folder: Path,
@@ -127,6 +142,8 @@ def run_sweep(
     if jobs < 1:
         raise InputError(f"--jobs is {jobs}: run at least one at a time")
     everything = members(sweep, folder)
+    for member in everything:
+        _check_same(member)
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "sweep.json", sweep.model_dump(mode="json"))
     launcher = submitit.AutoExecutor(folder=folder / "jobs", cluster=executor)
@@ -153,7 +170,7 @@ def run_sweep(
                 told(status(member))
             time.sleep(0.2)
     finally:
-        for _, job in running:  # interrupted: what runs is told to stop, and saves itself
+        for _, job in running:  # interrupted: a run is told to stop, and has about a second to save itself
             job.cancel()
     rows = [status(member) for member in everything]
     write_json(folder / "table.json", rows)
