@@ -17,12 +17,15 @@ from openbook.audit.composite import (
     votes,
 )
 from openbook.audit.inversion import shifted
+from openbook.audit.run import Settings, attacks_for
 from openbook.audit.subject import Subject
 from openbook.book import Translations
 from openbook.curriculum import Plan, curriculum_named
 from openbook.task import Codebook
+from openbook.training.config import RunConfig
 from openbook.training.encode import Encoder
 from openbook.training.models import make_tokenizer
+from openbook.training.settings import validated
 from openbook.training.student import StudentForCausalLM
 from openbook.training.student_words import student_config
 
@@ -35,6 +38,15 @@ def student(seed: int = 0) -> StudentForCausalLM:
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         return StudentForCausalLM(student_config(DEPTH, CHARS, width=16, heads=1, head=16, mlp=16))
+
+
+def test_students_are_asked_about_strings_in_which_levels_can_be_told_apart() -> None:
+    for text in ("composite", "pairs"):
+        source = Translations(3, CHARS, 20, Codebook.sample(3, CHARS), lengths=(4, 40), text=text)  # type: ignore[arg-type]
+        config = validated(RunConfig, {"task": {"depth": 3, "chars": CHARS, "lengths": [4, 40], "text": text}})
+        attacks = attacks_for(Settings(attacks=("inversion",)), config, source, None, {})  # type: ignore[arg-type]
+        (inversion,) = (attack for attack in attacks if isinstance(attack, CompositeInversion))
+        assert inversion.pairs == 3
 
 
 class Oracle(torch.nn.Module):

@@ -101,6 +101,11 @@ def audit(
         _check_seed(run, other, config)
     source, _ = sources_of(config)
     student = is_composite(source)
+    if isinstance(source, Translations) and student and pairs_of(source) is None:
+        raise InputError(
+            f"{run} learned strings of at most {source.lengths[1]} characters, too short to tell {source.depth} levels "
+            "apart by its answers, which are all that this student can be asked for"
+        )
     secrets = secrets_of(config, source, run, canaries)
     arms: tuple[Arm, ...] = CONTROLS if student else ARMS[1:]
     places = {"trained": [run, *seeds]}
@@ -153,9 +158,7 @@ def attacks_for(
     rate = config.training.learning_rate or 1e-3
     if isinstance(source, Translations) and is_composite(source):
         book, pairs = source.codebook, pairs_of(source)
-        assert book is not None
-        if pairs is None:
-            return []
+        assert book is not None and pairs is not None
         every: list[Attack] = [
             CompositeInversion(book, pairs, seed=s.seed),
             CompositeTuning(book, pairs, s.steps, 0, rate, s.seed),
@@ -172,8 +175,8 @@ def attacks_for(
         SoftPrompt(s.steps, seed=s.seed),
     ]
     if isinstance(source, Translations) and (pairs := pairs_of(source)) is not None:
-        assert source.codebook is not None
         if is_student(source):
+            assert source.codebook is not None
             every.append(CompositeInversion(source.codebook, pairs, seed=s.seed))
         else:
             every.append(TaskInversion(source, _frame(subject.tokenizer, config), seed=s.seed))
@@ -238,8 +241,8 @@ def _check_seed(run: Path, other: Path, config: RunConfig) -> None:
     if (mine["fingerprint"], mine["tokenizer"]) != (theirs["fingerprint"], theirs["tokenizer"]):
         raise InputError(f"{other} was trained on other data or with another tokenizer than {run}: no other seed of it")
     found = config_of(other)
-    changes = [line for line in differences(compared(config), compared(found)) if not line.startswith("seed ")]
-    if changes:
+    reseeded = config.model_copy(update={"seed": found.seed})
+    if changes := differences(compared(reseeded), compared(found)):
         raise InputError(f"{other} is no other seed of {run}: {'; '.join(changes[:4])}")
     if found.seed == config.seed:
         raise InputError(f"{other} has the seed of {run}, {config.seed}: it says nothing about other seeds")
