@@ -223,10 +223,11 @@ class Run:
                 "(pass --allow-changes to go on all the same)"
             )
         if changes and not run.finished:  # the record says what goes on from here, and what it was before
-            earlier = run.read(CHANGES) if (run.folder / CHANGES).exists() else []
-            write_json(run.folder / CHANGES, [*earlier, {"steps_logged": len(run.metrics()), "changes": changes}])
-            write_json(run.folder / "config.json", config)
-            write_json(run.folder / "data.json", data)
+            with run.lock():
+                earlier = run.read(CHANGES) if (run.folder / CHANGES).exists() else []
+                write_json(run.folder / CHANGES, [*earlier, {"lines_logged": len(run.metrics()), "changes": changes}])
+                write_json(run.folder / "config.json", config)
+                write_json(run.folder / "data.json", data)
         return run
 
     @property

@@ -210,6 +210,10 @@ def test_a_second_writer_is_refused(tmp_path: Path) -> None:
     killed(folder, 10)
     with Run(folder).lock(), pytest.raises(InputError, match="another process is writing"):
         carry_out(config(), folder, resume=True)
+    before = Run(folder).read("config.json")
+    with Run(folder).lock(), pytest.raises(InputError, match="another process is writing"):
+        carry_out(config(learning_rate=0.02), folder, resume=True, allow_changes=True)
+    assert Run(folder).read("config.json") == before
 
 
 def test_a_changed_run_is_refused_and_the_change_named(tmp_path: Path) -> None:
