@@ -115,7 +115,7 @@ def _decay_claims(rows: Rows, decay: list[dict[str, Any]]) -> list[Claim]:
     rate = next((row for row in rows if row["name"] == "decay-rate"), None)
     within = all(row["exact"] <= row["bound"] + 1e-12 for row in decay)
     proved = rate is not None and rate["holds"]  # that the rate is 19/24, which is more than 7/9
-    holds = None if within and not proved else within and not proved
+    holds = None if within and not proved else False
     numbers = {**counted, **({"rate of decay": rate["measured"]} if rate else {})}
     falls = "The probability that two random tasks correlate falls exponentially with depth."
     ratios = [b["exact"] / a["exact"] for a, b in itertools.pairwise(decay)]

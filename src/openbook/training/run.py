@@ -82,8 +82,9 @@ def sources_of(config: RunConfig) -> tuple[Source, Source]:
 
 def exam_size(config: RunConfig) -> int:
     """Examples of an exam; of records that are trained on, no more than those that are."""
-    known = config.task is None and config.exam.data is None and config.samples is not None
-    return min(config.exam.samples, config.samples or 0) if known else config.exam.samples
+    if config.task is not None or config.exam.data is not None or config.samples is None:
+        return config.exam.samples
+    return min(config.exam.samples, config.samples)
 
 
 def encoder_of(config: RunConfig, tokenizer: Any, source: Source, window: int | None) -> Encoder:
