@@ -40,6 +40,20 @@ def efficiency(**changed: dict[int, float]) -> list[dict[str, Any]]:
     ]
 
 
+def rates(**changed: dict[float, float]) -> list[dict[str, Any]]:
+    """The six curves with 40,000 samples at learning rates; `changed` as in `efficiency`, by rate."""
+    values: dict[str, dict[float, float]] = {name: {0.006: 0.125, 0.012: 0.13, 0.024: 0.12} for name in CURVES}
+    values |= {"anneal": {0.012: 0.99}}
+    values |= {name.replace("_", "-").replace("fixed", "fixed:0.2"): found for name, found in changed.items()}
+    return [
+        {**row, "rate": rate, "first_loss": 4.2, "last_loss": 4.16}
+        for name, points in values.items()
+        for rate, accuracy in points.items()
+        for row in efficiency(**{name.replace("-", "_").replace("fixed:0.2", "fixed"): {40_000: accuracy}})
+        if row["curve"] == name
+    ]
+
+
 def reliance(**changed: tuple[float, float]) -> list[dict[str, Any]]:
     ends = {"reader": (0.125, 0.999), "anneal": (0.99, 0.995), "no-context": (0.2, 0.2), **changed}
     return [

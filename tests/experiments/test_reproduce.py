@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from openbook.errors import InputError
-from openbook.experiments import EXPERIMENTS, five_levels, select
+from openbook.experiments import EXPERIMENTS, five_levels, rates, select
 from openbook.experiments.curricula import CURVES
 from openbook.experiments.experiment import SCALES
 from openbook.experiments.models import Models, finished, reader_flags, reader_seconds, taught
@@ -82,7 +82,12 @@ def test_the_laptop_scale_keeps_its_budget(tmp_path: Path) -> None:
     reader = sum(job.weight for job in planned.jobs if job.key.startswith("reader"))
     assert sum(job.weight for job in planned.jobs) - reader <= 26 * 60  # CPU seconds, with the shipped readers
     left_out = {e.name for e in EXPERIMENTS} - {e.name for e in planned.experiments}
-    assert left_out == {"five-levels", "five-levels-ten", "selective-five-levels"}  # they take hours
+    assert left_out == {
+        "five-levels",
+        "five-levels-ten",
+        "five-levels-rates",
+        "selective-five-levels",
+    }  # they take hours
     assert all(planned.units(experiment) for experiment in planned.experiments)
     with pytest.raises(InputError, match=r"nothing at scale laptop.*overnight"):
         plan(["five-levels"], "laptop", tmp_path)
@@ -152,16 +157,31 @@ def test_five_levels_are_taught_as_their_table_says(tmp_path: Path) -> None:
     assert unread.training.freeze == [] and unread.task is not None and unread.task.chars == 10
 
 
-def test_five_levels_have_three_seeds_and_plain_fine_tuning_once_five_times_as_much(tmp_path: Path) -> None:
+def test_five_levels_have_three_seeds_and_plain_fine_tuning_once_five_and_ten_times_as_much(tmp_path: Path) -> None:
     units = [unit.config for unit in five_levels.EXPERIMENT.configs("overnight")]
     runs = Counter((unit["curve"], unit["samples"]) for unit in units)
-    assert runs == {**{(name, 24_000): 3 for name in CURVES}, ("anneal", 18_000): 1, ("no-context", 120_000): 1}
+    once = {("anneal", 18_000): 1, ("no-context", 120_000): 1, ("no-context", 240_000): 1}
+    assert runs == {**{(name, 24_000): 3 for name in CURVES}, **once}
     models = Models(tmp_path)
     assert len({models.place(unit["learned"][0]) for unit in units}) == len(units)
     told = {(u["curve"], u["samples"], u["seed"]): models.config(u["learned"][0]) for u in units}
     assert {config.task.codebook for config in told.values() if config.task} == {0, 1, 2}
-    longest = told["no-context", 120_000, 0].training
-    assert longest.freeze == [] and longest.matrix_learning_rate == 0.02
+    for samples in (120_000, 240_000):
+        longer = told["no-context", samples, 0].training
+        assert longer.freeze == [] and longer.matrix_learning_rate == 0.02
+
+
+def test_curves_of_five_levels_are_searched_around_the_rate_they_have(tmp_path: Path) -> None:
+    units = [unit.config["learned"][0] for unit in rates.EXPERIMENT.configs("overnight")]
+    models = Models(tmp_path)
+    found: dict[str, set[float | None]] = {}
+    for unit, spec in zip(rates.EXPERIMENT.configs("overnight"), units, strict=True):
+        found.setdefault(unit.config["curve"], set()).add(models.config(spec).training.matrix_learning_rate)
+    assert {name for name, tried in found.items() if tried == {0.006, 0.012, 0.024}} == set(rates.SEARCHED)
+    assert all(0.012 in tried for tried in found.values()) and set(found) == set(CURVES)
+    figure = {models.place(unit.config["learned"][0]) for unit in five_levels.EXPERIMENT.configs("overnight")}
+    shared = [spec for spec in units if models.place(spec) in figure]
+    assert len(shared) == len(CURVES)  # nothing is taught twice
 
 
 def test_half_of_each_of_five_levels_is_held_out_once(tmp_path: Path) -> None:

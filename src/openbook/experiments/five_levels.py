@@ -3,8 +3,8 @@
 What differs from the runs on three levels stands in the config `student-deep`, and docs/student.md says what it is for:
 batches of 64, only the MLPs learn, Muon at 0.012 with a shorter decay. All curves have that, except that a student that
 cannot read must learn everything. Annealing, with the right book or a wrong one, has a schedule that hides rules of one
-phrasebook at a time first (`patient`). Plain fine-tuning has what the others have, and once more five times as many
-samples with all weights free and Muon at 0.02, the best of five rates for its 8,000 samples on three levels.
+phrasebook at a time first (`patient`). Plain fine-tuning has what the others have, and once more five and ten times as
+many samples with all weights free and Muon at 0.02, the best of five rates for its 8,000 samples on three levels.
 
 The same with alphabets of ten is an experiment of its own: a level then has 100 rules instead of 64.
 """
@@ -23,7 +23,7 @@ from openbook.experiments.models import taught
 DEPTH = 5
 SAMPLES = {8: 24_000, 10: 40_000}  # by characters of an alphabet
 FEWER = 18_000
-MORE = 5 * SAMPLES[8]
+MORE = (5 * SAMPLES[8], 10 * SAMPLES[8])
 # As the rows in docs/results were made: `patient` now leaves a quarter of its later examples with one section closed.
 PATIENT: dict[str, Any] = {"curriculum": "patient", "curriculum.spread": "1@0,1@0.58,0@0.6,0@0.8,0.25@0.82"}
 TOLD: dict[str, dict[str, Any]] = {
@@ -46,7 +46,7 @@ def configs(scale: Scale, chars: int) -> list[Unit]:
     return [
         *(unit(name, SAMPLES[8], 8, seed) for seed in range(3) for name in CURVES),
         unit("anneal", FEWER, 8),
-        unit("no-context", MORE, 8, **ALL_WEIGHTS),
+        *(unit("no-context", samples, 8, **ALL_WEIGHTS) for samples in MORE),
     ]
 
 
