@@ -75,6 +75,16 @@ def test_data_that_were_changed_since_are_refused(learned: Path, tmp_path: Path,
     assert "no such file" in said and "--data" in said
 
 
+def test_an_exam_of_its_own_that_was_changed_since_is_refused(tmp_path: Path, told: Any, refused: Any) -> None:
+    facts, run = tmp_path / "facts.jsonl", tmp_path / "run"
+    facts.write_text('{"prompt": "Who rules Vellmora?", "completion": " Queen Ilva"}\n')
+    few = ["--samples", 2, "--set", "exam.samples=1", "--set", "model.hidden_size=16", "--set", "model.layers=1"]
+    _, code = told("learn", "--data", FACTS, "--set", f"exam.data={facts}", *few, "--out", run)
+    assert code == 0 and told("exam", run, "--open", 0)[1] == 0
+    facts.write_text(facts.read_text().replace("Ilva", "Orm"))
+    assert "examined on in training, it was changed since" in refused("exam", run)
+
+
 def test_fewer_samples_and_another_seed(learned: Path, told: Any) -> None:
     exam, _ = told("exam", learned, "--samples", 4, "--seed", 5, "--open", 0.5)
     assert [row["samples"] for row in exam["rows"]] == [4, 4]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import pickle
 import random
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 from tests.faults import SETTINGS, STEPS, config, in_a_child, killed, same, signalled
+from tests.tiny import chatting, tiny
 
 from openbook.errors import InputError
 from openbook.records import Run
@@ -237,18 +239,48 @@ def test_a_copy_beside_the_checkpoints_is_no_checkpoint(unbroken: Path, tmp_path
     same(unbroken, folder)
 
 
-def test_data_changed_by_one_byte_is_refused(tmp_path: Path) -> None:
-    data, folder = tmp_path / "data.jsonl", tmp_path / "run"
-    line = '{"prompt": "a?", "completion": " b", "privileged_context": ["a: b"]}\n'
-    data.write_text(line * 30)
-    settings = {k: v for k, v in SETTINGS.items() if k not in ("task", "samples")}
-    own = validated(RunConfig, {**settings, "data": str(data)})
+LINE = '{"prompt": "a?", "completion": " b", "privileged_context": ["a: b"]}\n'
 
+
+def own_data(data: Path, **more: Any) -> RunConfig:
+    settings = {k: v for k, v in SETTINGS.items() if k not in ("task", "samples")}
+    return validated(RunConfig, {**settings, "data": str(data), **more})
+
+
+def killed_early(own: RunConfig, folder: Path) -> None:
     def work() -> None:
         with signalled(6):
             carry_out(own, folder)
 
     assert in_a_child(work) == -signal.SIGKILL
-    data.write_text(line * 29 + line.replace(" b", " c"))
-    with pytest.raises(InputError, match="data: fingerprint was"):
+
+
+@pytest.mark.parametrize(("changed", "said"), [("data", "data: fingerprint was"), ("exam", "data: exam was")])
+def test_data_changed_by_one_byte_is_refused(changed: str, said: str, tmp_path: Path) -> None:
+    data, exam, folder = tmp_path / "data.jsonl", tmp_path / "exam.jsonl", tmp_path / "run"
+    data.write_text(LINE * 30)
+    exam.write_text(LINE * 4)
+    own = own_data(data, exam={"data": str(exam), "samples": 4})
+    killed_early(own, folder)
+    (tmp_path / f"{changed}.jsonl").write_text(LINE * 3 + LINE.replace(" b", " c"))
+    with pytest.raises(InputError, match=said):
         carry_out(own, folder, resume=True)
+
+
+def test_another_chat_template_is_refused_and_what_it_writes_is_named(tmp_path: Path) -> None:
+    """One that writes today's date is another one tomorrow."""
+    data, model, folder = tmp_path / "data.jsonl", tmp_path / "model", tmp_path / "run"
+    data.write_text(LINE * 30)
+    tokenizer = copy.deepcopy(chatting())
+    tiny(vocabulary=len(tokenizer)).save_pretrained(model)
+    plain = tokenizer.chat_template
+    tokenizer.chat_template = f"Today is Sunday.\n{plain}"
+    tokenizer.save_pretrained(model)
+    own = own_data(data, model={"path": str(model)})
+    killed_early(own, folder)
+    tokenizer.chat_template = f"Today is Monday.\n{plain}"
+    tokenizer.save_pretrained(model)
+    with pytest.raises(InputError, match=r"data: chat.before was 'Today is Sunday.*, is 'Today is Monday"):
+        carry_out(own, folder, resume=True)
+    carry_out(own, folder, resume=True, allow_changes=True)
+    assert "Monday" in Run(folder).read("data.json")["chat"]["before"]

@@ -28,7 +28,7 @@ from openbook.schedule import Schedule
 from openbook.training.config import RunConfig
 from openbook.training.exam import examine
 from openbook.training.models import load, load_or_make, window_of
-from openbook.training.run import Bar, accuracy_of, carry_out, data_record, encoder_of, no_bar, sources_of
+from openbook.training.run import Bar, accuracy_of, carry_out, data_record, encoder_of, exam_size, no_bar, sources_of
 from openbook.training.settings import validated
 
 Arm = Literal["trained", "before", "without", "decoy", "positive"]
@@ -151,10 +151,8 @@ def _untrained(config: RunConfig, folder: Path, force: bool) -> None:
     model, tokenizer = load_or_make(config.model, source, config.seed, config.think)
     run = Run.create(folder, config.model_dump(mode="json"), data_record(source, tokenizer), force)
     encoder = encoder_of(config, tokenizer, exam_source, config.training.max_length or window_of(model))
-    exam = config.exam
-    rows = examine(
-        model, encoder, exam_source, config.curriculum, (0.0, 1.0), False, exam.samples, config.seed, exam.batch_size
-    )
+    size, batch_size = exam_size(config), config.exam.batch_size
+    rows = examine(model, encoder, exam_source, config.curriculum, (0.0, 1.0), False, size, config.seed, batch_size)
     run.save_model(model, tokenizer)
     run.finish(
         {

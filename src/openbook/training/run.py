@@ -7,7 +7,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +24,7 @@ from openbook.task.inputs import halves
 from openbook.task.phrasebook import Codebook
 from openbook.task.text import Kind
 from openbook.training import checkpoint
+from openbook.training.chat import Frame
 from openbook.training.config import RunConfig, TaskConfig
 from openbook.training.encode import Encoder
 from openbook.training.exam import Row, examine
@@ -102,14 +103,24 @@ def plan_of(config: RunConfig, source: Source) -> Plan:
     )
 
 
-def data_record(source: Source, tokenizer: Any) -> dict[str, Any]:
-    """What is trained on and how it is cut into tokens, by fingerprint."""
+def data_record(
+    source: Source, tokenizer: Any, exam_source: Source | None = None, frame: Frame | None = None
+) -> dict[str, Any]:
+    """What is trained on and how it is cut into tokens, by fingerprint.
+
+    With what it is examined on where that is a file of its own, and what a chat template puts around an example: one
+    that tells the date writes something else tomorrow.
+    """
     vocabulary = json.dumps(sorted(tokenizer.get_vocab().items()), ensure_ascii=False).encode()
     record: dict[str, Any] = {
         "examples": len(source),
         "fingerprint": source.fingerprint,
         "tokenizer": hashlib.sha256(vocabulary).hexdigest(),
     }
+    if exam_source is not None:
+        record["exam"] = exam_source.fingerprint
+    if frame is not None:
+        record["chat"] = asdict(frame)
     skipped = getattr(source, "skipped", [])
     if skipped:
         record |= {"skipped": len(skipped), "skipped_because": skipped[:20]}
@@ -179,7 +190,8 @@ def carry_out(
     exam_encoder = encoder if same_bank else encoder_of(config, tokenizer, exam_source, window)
     for one, its_encoder in {id(source): (source, encoder), id(exam_source): (exam_source, exam_encoder)}.values():
         check_targets(one, its_encoder, config.curriculum, bar)
-    settings, data = config.model_dump(mode="json"), data_record(source, tokenizer)
+    own_exam, frame = exam_source if config.exam.data else None, encoder.frame if encoder.chat else None
+    settings, data = config.model_dump(mode="json"), data_record(source, tokenizer, own_exam, frame)
     if not is_first():
         wait_for_all()  # until the folder is there
         run: Run = Onlooker(folder)
@@ -273,16 +285,19 @@ def where_to_start(
 
 
 def _recorded(folder: Path, config: RunConfig) -> Source:
-    """The records that a run is examined on, if they are still those it was trained on."""
+    """The records that a run is examined on, if they are still what they were."""
     path = config.exam.data or config.data
     assert path is not None
+    recorded = Run(folder).read("data.json")
+    known = recorded.get("exam") if config.exam.data else recorded["fingerprint"]  # earlier versions recorded no exam
     try:
         source = load_source(path, config.skip_bad)
     except InputError as error:
         raise InputError(f"{error} ({folder} was examined on it; name another file with --data)") from None
-    if config.exam.data is None and source.fingerprint != Run(folder).read("data.json")["fingerprint"]:
+    if known not in (None, source.fingerprint):
+        done = "examined on in training" if config.exam.data else "trained on"
         raise InputError(
-            f"{path} is not what {folder} was trained on, it was changed since; to examine on it all the same, name it "
+            f"{path} is not what {folder} was {done}, it was changed since; to examine on it all the same, name it "
             "with --data"
         )
     return source
