@@ -54,12 +54,12 @@ def rates(**changed: dict[float, float]) -> list[dict[str, Any]]:
     ]
 
 
-def reliance(**changed: tuple[float, float]) -> list[dict[str, Any]]:
+def reliance(fresh: float = 0.999, **changed: tuple[float, float]) -> list[dict[str, Any]]:
     ends = {"reader": (0.125, 0.999), "anneal": (0.99, 0.995), "no-context": (0.2, 0.2), **changed}
+    found = [(name, "right", share, a) for name, ab in ends.items() for share, a in zip((0.0, 1.0), ab, strict=True)]
     return [
-        {"model": name, "book": "right", "open": share, "accuracy": a, "low": a, "high": a, "chance": 0.125, "depth": 3}
-        for name, pair in ends.items()
-        for share, a in zip((0.0, 1.0), pair, strict=True)
+        {"model": name, "book": book, "open": share, "accuracy": a, "low": a, "high": a, "chance": 0.125, "depth": 3}
+        for name, book, share, a in [*found, ("reader", "fresh", 1.0, fresh)]
     ]
 
 

@@ -50,6 +50,7 @@ WORLDS: list[tuple[str, list[dict[str, Any]], list[tuple[list[dict[str, Any]], s
         made.reliance(),
         [
             (made.reliance(reader=(0.125, 0.2)), "any codebook"),
+            (made.reliance(fresh=0.2), "any codebook"),
             (made.reliance(anneal=(0.125, 0.999)), "no longer depends"),
         ],
     ),

@@ -13,6 +13,8 @@ CAPABLE = 0.98  # open-book accuracy from which a model can read
 INDEPENDENT = 0.05  # closed and open book closer than this: the model does not need the book
 GUESS = 0.05
 READER = "reader"
+FRESH = "fresh"  # a codebook of its own for every string
+OTHER_BOOKS = {"wrong": "wrong book", FRESH: "a new book for each string"}
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
@@ -34,19 +36,29 @@ def configs(scale: Scale) -> list[Unit]:
 
 
 def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
-    """Sit the exam with the book closed, partly open, open and wrong. The reader sits that of the annealed model."""
-    from openbook.training.exam import examine
-    from openbook.training.models import load
-    from openbook.training.run import reopen
+    """Sit the exam with the book closed, partly open, open and wrong.
 
-    settings, model, encoder, source = reopen(models.place(config["learned"][0]), samples=config["exam"])
+    The reader sits that of the annealed model, and one in which every string comes with a codebook of its own.
+    """
+    from openbook.training.exam import examine
+    from openbook.training.models import load, window_of
+    from openbook.training.run import EXAM_START, encoder_of, reopen, task_source
+
+    count = config["exam"]
+    settings, model, encoder, source = reopen(models.place(config["learned"][0]), samples=count)
+    assert settings.task is not None
+    keep = ("book", "open", "pieces", "samples", "accuracy", "low", "high", "chance", "exact_match")
+    about = {"model": config["model"], "depth": settings.task.depth, "chars": settings.task.chars}
     if config["model"] == READER:
         model, _ = load(str(models.reader(config["readers"][0])), settings.model.dtype)
-    found = examine(model, encoder, source, settings.curriculum, SHARES, True, config["exam"], settings.seed)
-    keep = ("book", "open", "pieces", "samples", "accuracy", "low", "high", "chance", "exact_match")
-    assert settings.task is not None
-    size = {"depth": settings.task.depth, "chars": settings.task.chars}
-    return [{"model": config["model"], **size, **{key: getattr(row, key) for key in keep}} for row in found]
+    found = examine(model, encoder, source, settings.curriculum, SHARES, True, count, settings.seed)
+    rows = [{**about, **{key: getattr(row, key) for key in keep}} for row in found]
+    if config["model"] == READER:
+        fresh = task_source(settings.task.model_copy(update={"codebook": "fresh"}), count, EXAM_START)
+        encoder = encoder_of(settings, encoder.tokenizer, fresh, settings.training.max_length or window_of(model))
+        (row,) = examine(model, encoder, fresh, settings.curriculum, (1.0,), False, count, settings.seed)
+        rows.append({**about, **{key: getattr(row, key) for key in keep}, "book": FRESH})
+    return rows
 
 
 def _label(name: str) -> str:
@@ -63,10 +75,8 @@ def draw(rows: Rows) -> list[Chart | Table]:
         colour = 7 if name == READER else CURVES[name].colour
         points = [(row["open"], row["accuracy"]) for row in mine]
         series.append(Series(_label(name), points, colour, [(row["low"], row["high"]) for row in mine]))
-        wrong = next((r for r in rows if r["model"] == name and r["book"] == "wrong"), None)
-        cells.append(
-            [_label(name), *(f"{row['accuracy']:.1%}" for row in mine), f"{wrong['accuracy']:.1%}" if wrong else ""]
-        )
+        others = [next((r for r in rows if r["model"] == name and r["book"] == book), None) for book in OTHER_BOOKS]
+        cells.append([_label(name), *(f"{row['accuracy']:.1%}" if row else "" for row in [*mine, *others])])
     said = ", ".join(
         f"{_label(name)}: {_at(rows, name, 0):.0%} closed and {_at(rows, name, 1):.0%} open" for name in names
     )
@@ -81,12 +91,13 @@ def draw(rows: Rows) -> list[Chart | Table]:
         Chart("context-reliance", "How much the models lean on the book", f"Accuracy: {said}.", [panel],
               "256 new strings for each point; intervals are clustered by string."),
         Table("context-reliance-table", "The same in numbers",
-              ["model", *(f"{share:.0%} open" for share in sorted({r["open"] for r in rows})), "wrong book"], cells),
+              ["model", *(f"{share:.0%} open" for share in sorted({r["open"] for r in rows})), *OTHER_BOOKS.values()],
+              cells),
     ]  # fmt: skip
 
 
-def _at(rows: Rows, name: str, share: float) -> float:
-    found = [r["accuracy"] for r in rows if r["model"] == name and r["open"] == share and r["book"] == "right"]
+def _at(rows: Rows, name: str, share: float, book: str = "right") -> float:
+    found = [r["accuracy"] for r in rows if r["model"] == name and r["open"] == share and r["book"] == book]
     return found[0] if found else float("nan")
 
 
@@ -95,14 +106,18 @@ def claims(rows: Rows) -> list[Claim]:
     names = {row["model"] for row in rows}
     chance = rows[0]["chance"] if rows else float("nan")
     capable = "An ICL-capable model translates by any codebook in its context, and not without."
-    rule = f"the reader: {CAPABLE:.0%} or more with the book open, within {GUESS:.0%} of chance with it closed"
+    rule = (
+        f"the reader: {CAPABLE:.0%} or more with the book open, one codebook for all strings or one for each; within "
+        f"{GUESS:.0%} of chance with it closed"
+    )
     independent = "After context-enhanced learning the capability no longer depends on the book."
     bound = f"annealing: closed and open book at most {INDEPENDENT:.0%} apart, both {0.9:.0%} or more"
     found = []
     if READER in names:
-        closed, opened = _at(rows, READER, 0), _at(rows, READER, 1)
-        numbers = {"open": round(opened, 3), "closed": round(closed, 3), "chance": chance}
-        found.append(judge(capable, opened >= CAPABLE and abs(closed - chance) <= GUESS, numbers, rule))
+        closed, opened, fresh = _at(rows, READER, 0), _at(rows, READER, 1), _at(rows, READER, 1, FRESH)
+        numbers = {"open": opened, "open, a codebook for each string": fresh, "closed": closed, "chance": chance}
+        reads = min(opened, fresh) >= CAPABLE and abs(closed - chance) <= GUESS
+        found.append(judge(capable, reads, {name: round(number, 3) for name, number in numbers.items()}, rule))
     else:
         found.append(unmeasured(capable, rule, "no reader was examined"))
     if "anneal" in names:
@@ -127,4 +142,5 @@ EXPERIMENT = Experiment(
     run=run,
     draw=draw,
     claims=claims,
+    version=2,  # the reader sits an exam of many codebooks
 )
