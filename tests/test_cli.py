@@ -141,6 +141,24 @@ def test_a_reader_that_leaves_early_is_no_error_to_shout_about() -> None:
     assert found.stderr == ""
 
 
+@pytest.mark.parametrize(
+    "error", [MemoryError("Unable to allocate 8 GiB"), RuntimeError("DefaultCPUAllocator: can't allocate memory: you")]
+)
+def test_too_little_memory_is_one_line(
+    error: Exception, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("openbook.commands.translate.Codebook.sample", fail)
+    assert main(["translate"]) == 1
+    assert capsys.readouterr().err.startswith("openbook: not enough memory")
+    error.args = ("something else",)
+    if isinstance(error, RuntimeError):
+        with pytest.raises(RuntimeError, match="something else"):
+            main(["translate"])
+
+
 def test_an_interrupt_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openbook.intervals import clustered, mean_interval, wilson
+from openbook.intervals import Z95, clustered, mean_interval, student, wilson
 
 
 def test_wilson_gives_the_textbook_numbers() -> None:
@@ -33,7 +33,7 @@ def test_a_cluster_counts_once_however_much_is_inside() -> None:
     mean, low, high = clustered(rates)
     assert mean == 0.75
     # between 0 and 1 the spread of the mean is that of trials, up to the unbiased estimate of the variance
-    assert (low, high) == pytest.approx(wilson(0.75 * 3, 3), abs=1e-9)
+    assert (low, high) == pytest.approx(wilson(0.75 * 3, 3, student(Z95, 3)), abs=1e-9)
 
 
 def test_without_spread_there_are_as_many_trials_as_clusters() -> None:
@@ -57,9 +57,26 @@ def test_intervals_cover_the_truth_as_often_as_they_say() -> None:
     assert 0.91 < np.mean(covered) < 0.99
 
 
+@pytest.mark.parametrize("clusters", [2, 4, 16])
+def test_few_clusters_cover_as_often_too(clusters: int) -> None:
+    random = np.random.default_rng(1)
+    rates = random.beta(6, 6, (2000, clusters))
+    covered = [low <= 0.5 <= high for _, low, high in map(clustered, rates)]
+    assert np.mean(covered) > 0.93
+
+
+@pytest.mark.parametrize(
+    ("degrees", "known"), [(1, 12.706), (2, 4.303), (3, 3.182), (4, 2.776), (11, 2.201), (29, 2.045), (255, 1.9693)]
+)
+def test_quantiles_of_students_t_are_the_tables(degrees: int, known: float) -> None:
+    assert student(Z95, degrees) == pytest.approx(known, rel=2e-3)
+    if degrees == 11:
+        assert student(3.2905, degrees) == pytest.approx(4.437, rel=5e-3)
+
+
 def test_a_few_measurements_have_the_interval_of_students_t() -> None:
     mean, low, high = mean_interval([1.0, 2.0, 3.0])
-    assert (mean, low, high) == pytest.approx((2.0, 2 - 4.303 / math.sqrt(3), 2 + 4.303 / math.sqrt(3)))
+    assert (mean, low, high) == pytest.approx((2.0, 2 - 4.303 / math.sqrt(3), 2 + 4.303 / math.sqrt(3)), abs=1e-3)
     assert mean_interval([5.0]) == (5.0, -math.inf, math.inf)
 
 

@@ -21,6 +21,7 @@ STORY = "\n\n".join(
 EXIT_INPUT = 2  # what was asked for cannot be done
 EXIT_MACHINE = 1  # the machine refused: a full disk, a missing permission
 EXIT_INTERRUPTED = 130
+NO_MEMORY = ("can't allocate memory", "out of memory")  # what PyTorch says of a processor's memory and of a GPU's
 
 TASK = Group("The task", sort_key=1)
 LEARN = Group("Learning", sort_key=2)
@@ -86,6 +87,14 @@ def main(arguments: list[str] | None = None) -> int:
         return EXIT_MACHINE
     except MachineError as error:
         return _complain(error, EXIT_MACHINE)
+    except MemoryError as error:
+        return _complain(
+            f"not enough memory ({error}): use a smaller size" if str(error) else "not enough memory", EXIT_MACHINE
+        )
+    except RuntimeError as error:  # PyTorch has no error of its own for memory of the processor
+        if not any(words in str(error) for words in NO_MEMORY):
+            raise
+        return _complain(f"not enough memory: {str(error).splitlines()[0]}", EXIT_MACHINE)
     except OSError as error:
         return _complain(f"{error.filename}: {error.strerror}" if error.filename else error, EXIT_MACHINE)
     except KeyboardInterrupt:

@@ -40,7 +40,7 @@ def test_tables_say_what_json_says(capsys):
 
 
 def test_gap_and_gradient_speak_both_ways_and_draw(capsys, tmp_path):
-    gap = ("gap", "--chars", "2", "--depth", "2", "--seeds", "3", "--budget", "2000")
+    gap = ("gap", "--chars", "2", "--depth", "2", "--seeds", "6", "--budget", "2000")
     result = run_json(capsys, *gap, "--chart", str(tmp_path / "gap.html"))
     assert {row["arm"] for row in result["rows"]} == {"vanilla", "enhanced", "search"} and result["fits"]
     assert main(["surrogate", *gap]) == 0
@@ -67,7 +67,12 @@ def test_gap_and_gradient_speak_both_ways_and_draw(capsys, tmp_path):
         (("learn", "--depth", "0"), "depth is 0"),
         (("gradient", "--rates", "1.5"), "drop rate is 1.5"),
         (("gradient", "--depth", "3", "--books", "4"), "4 phrasebooks, but there are 3"),
-        (("gap", "--seeds", "1"), "3 or more"),
+        (("gradient", "--depth", "2", "--chars", "2", "--rates", "1e-9"), "drops next to none of 4 rules"),
+        (("gap", "--seeds", "1"), "6 or more"),
+        (("learn", "--delta", "0.1"), "--delta says how long the input is, but full takes"),
+        (("learn", "--algorithm", "search", "--pairs", "99", "--delta", "0.1"), "but --pairs is given"),
+        (("learn", "--noise", "nan"), "noise is nan"),
+        (("learn", "--rate", "inf"), "learning rate is inf"),
     ],
 )
 def test_bad_input_is_refused_without_a_traceback(capsys, arguments, complaint):

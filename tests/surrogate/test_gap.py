@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 
 from openbook.errors import InputError
-from openbook.surrogate.censored import censored_line, growth, median_interval
+from openbook.surrogate.censored import censored_line, growth, is_identified, median_interval, span
 from openbook.surrogate.gap import GapStudy, exam, fits, measure, vanilla, with_context
 from openbook.surrogate.model import context
 from openbook.task import Codebook, random_inputs
 
-TINY = GapStudy(chars=(2,), depth=3, seeds=4, budget=4000)
+TINY = GapStudy(chars=(2,), depth=3, seeds=6, budget=4000)
 
 
 def test_the_exam_accepts_other_weights_for_the_same_map_and_nothing_less():
@@ -78,13 +78,27 @@ def test_a_censored_fit_finds_the_slope_that_ignoring_the_censoring_misses():
     assert naive < 1.7
 
 
+def test_where_runs_ended_at_one_depth_only_no_growth_is_made_up():
+    done, stopped = [128.0] * 6, [np.inf] * 6
+    x = np.repeat([2.0, 3.0], 6)
+    assert not is_identified(x, np.array(done + stopped)) and is_identified(x, np.array([*done, 1500.0, *stopped[1:]]))
+    point = {"arm": "vanilla", "chars": 2, "runs": 6, "censored_at": 1600.0}
+    rows = [{**point, "depth": 2, "characters": done}, {**point, "depth": 3, "characters": stopped}]
+    assert fits(rows) == []
+    rows[1]["characters"] = [1500.0, *stopped[1:]]  # one run of six: resamples without it could come from any slope
+    (fit,) = fits(rows)
+    assert fit["low"] < fit["growth"] < fit["high"] == np.inf
+    assert span(fit["low"], fit["high"], ".0f").endswith(" or more") and span(2, 3.5) == "2.00 to 3.50"
+
+
 @pytest.mark.parametrize(
     ("change", "complaint"),
     [
         ({"chars": ()}, "no alphabet size"),
         ({"chars": (1,)}, "chars is 1"),
         ({"depth": 0}, "depth is 0"),
-        ({"seeds": 2}, "3 or more"),
+        ({"seeds": 5}, "6 or more"),
+        ({"chars": (2, 2)}, "name each once"),
         ({"budget": 10}, "budget of 10"),
     ],
 )

@@ -16,6 +16,7 @@ from openbook.construction.training import train as run_recipe
 from openbook.construction.transformer import SCALE
 from openbook.construction.verify import Verification
 from openbook.construction.verify import verify as run_verification
+from openbook.errors import InputError
 from openbook.task.phrasebook import Codebook
 
 construct = App(name="construct", help="The transformer written by hand: verify, train, efficiency.")
@@ -157,6 +158,8 @@ def train(
         One JSON object instead of a table.
     """
     check_path(chart)
+    if not rates:
+        raise InputError("no peak rate: give --rates at least one number, or leave it out")
     updates = ("layerwise", "full") if update == "both" else (update,)
     recipes = [
         Recipe(u, rate, sequences, length, seed=seed, shrink=shrink, each_string=each_string)  # type: ignore[arg-type]

@@ -32,7 +32,7 @@ def learn(
     seed: int = 0,
     input: Source = "coverable",
     pairs: int | None = None,
-    delta: float = 0.05,
+    delta: float | None = None,
     steps: int | None = None,
     rate: float | None = None,
     noise: float | None = None,
@@ -61,7 +61,7 @@ def learn(
     pairs:
         Bigrams of the input: 2n² log(nd/δ) for search and descent, 10n² for the others.
     delta:
-        δ of that length.
+        δ of that length, 0.05 if not given.
     steps:
         Budget of steps; each rule is dropped 20 times if not given. A run that it ends is marked.
     rate:
@@ -80,7 +80,12 @@ def learn(
         raise InputError(f"{algorithm} takes a fixed number of steps: leave --steps out")
     if rate is not None and algorithm in ("search", "descent"):
         raise InputError(f"{algorithm} has no learning rate: leave --rate out")
-    plan = Plan(algorithm, input, pairs, delta, steps, 100.0 if rate is None else rate, noise, seed)
+    if delta is not None and (pairs is not None or algorithm not in ("search", "descent")):
+        where = "--pairs is given" if pairs is not None else f"{algorithm} takes an input of 10n² bigrams"
+        raise InputError(f"--delta says how long the input is, but {where}: leave it out")
+    plan = Plan(
+        algorithm, input, pairs, 0.05 if delta is None else delta, steps, 100.0 if rate is None else rate, noise, seed
+    )
     plan.check()
     codebook = Codebook.sample(depth, chars, seed)
     with progress(f"{algorithm}, MLT({depth}, {chars})", plan.budget(codebook)) as advance:
@@ -120,7 +125,7 @@ def gap(
     depth:
         Deepest vanilla run; with context it goes twice as deep.
     seeds:
-        Codebooks at each size.
+        Codebooks at each size, 6 or more.
     budget:
         Characters after which a vanilla run is stopped, and marked.
     seed:
@@ -130,6 +135,7 @@ def gap(
     json:
         One JSON object instead of tables.
     """
+    from openbook.surrogate.censored import span
     from openbook.surrogate.gap import GapStudy, fits, measure
 
     check_path(chart)
@@ -160,9 +166,9 @@ def gap(
         growth.add_row(
             str(fit["chars"]),
             fit["arm"],
-            f"{fit['growth']:.2f} ({fit['low']:.2f}-{fit['high']:.2f})",
+            f"{fit['growth']:.2f} ({span(fit['low'], fit['high'])})",
             f"{fit['exponent_of_n']:.2f}",
-            f"{fit['power_of_d']:.2f} ({fit['power_low']:.2f}-{fit['power_high']:.2f})",
+            f"{fit['power_of_d']:.2f} ({span(fit['power_low'], fit['power_high'])})",
         )
     out.print(growth)
     out.print("The theorems: n^Ω(d) without context; O(n⁶ d log(nd)) for search, that is p a little above 1.")

@@ -122,10 +122,11 @@ def share_recovered(weights: Sequence[Tensor], codebook: Codebook) -> list[float
 
 
 def rate_at(recipe: Recipe, step: int, steps: int) -> float:
-    """Linear warm-up, then a cosine from the peak to `last_share` of it."""
-    if step < recipe.warmup:
-        return recipe.rate * (step + 1) / recipe.warmup
-    done = (step - recipe.warmup) / max(1, steps - recipe.warmup)
+    """Linear warm-up over half of the steps at most, then a cosine from the peak to `last_share` of it."""
+    warmup = min(recipe.warmup, max(1, steps // 2))
+    if step < warmup:
+        return recipe.rate * (step + 1) / warmup
+    done = (step - warmup) / max(1, steps - warmup)
     return recipe.rate * (recipe.last_share + (1 - recipe.last_share) * 0.5 * (1 + math.cos(math.pi * done)))
 
 

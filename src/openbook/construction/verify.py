@@ -25,6 +25,7 @@ from openbook.task import Codebook, Translation, random_inputs, translate_batch
 
 SCALES = (10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 STRENGTHS = (0.1, 0.25, 0.45, 0.75, 1.0)
+CHUNK = 1000  # strings in one pass
 Advance = Callable[..., None]
 
 
@@ -164,11 +165,13 @@ def check_modes(
         codebook = Codebook.sample(model.depth, model.chars, seed, index)
         for name, context, weights in divisions(codebook, seed, index):
             model.store(weights)
-            inputs, lengths = random_inputs(model.chars, each, (2, 40), seed, item)
-            item += each
             memories = model.remember(context, like=empty) if context.any() else empty
-            found.setdefault(name, []).append(compare(model, memories, translate_batch(codebook, inputs, lengths)))
-            advance(each)
+            for done in range(0, each, CHUNK):
+                part = min(CHUNK, each - done)
+                inputs, lengths = random_inputs(model.chars, part, (2, 40), seed, item + done)
+                found.setdefault(name, []).append(compare(model, memories, translate_batch(codebook, inputs, lengths)))
+                advance(part)
+            item += each
     return [
         Mode(name, sum(len(w) for w, _ in rows), int(sum(w.sum() for w, _ in rows)), max(d for _, d in rows))
         for name, rows in found.items()

@@ -8,6 +8,7 @@ from typing import Any
 from openbook.experiments.experiment import Claim, Experiment, Rows, Scale, Unit, judge, unmeasured
 from openbook.experiments.figures import Axis, Chart, Panel, Series, Table
 from openbook.experiments.models import Models
+from openbook.surrogate.censored import span
 
 ARMS = {
     "vanilla": ("no context: descent, best learning rate", 1),
@@ -19,7 +20,7 @@ ORDER = 2.0  # an arm with context may grow like d to this power at most to coun
 
 def configs(scale: Scale) -> list[Unit]:
     if scale == "smoke":
-        return [Unit({"chars": 2, "depth": 2, "seeds": 3, "budget": 8000, "seed": 0}, seconds=3.0)]
+        return [Unit({"chars": 2, "depth": 2, "seeds": 6, "budget": 8000, "seed": 0}, seconds=3.0)]
     if scale == "laptop":
         sizes = [(2, 5, 6, 100_000, 20.0), (3, 4, 6, 100_000, 18.0)]
     else:
@@ -50,7 +51,12 @@ def _whole(rows: Rows) -> list[dict[str, Any]]:
 
 
 def _fits(rows: Rows) -> list[dict[str, Any]]:
-    return [fit for row in rows for fit in row.get("fits", ())]
+    ends = ("high", "power_high")
+    return [
+        {**fit, **{end: math.inf if fit[end] is None else fit[end] for end in ends}}
+        for row in rows
+        for fit in row.get("fits", ())
+    ]
 
 
 def draw(rows: Rows) -> list[Chart | Table]:
@@ -73,8 +79,8 @@ def draw(rows: Rows) -> list[Chart | Table]:
         if fit["arm"] == "vanilla":
             said.append(f"without context each level multiplies the input by {fit['growth']:.1f} at n = {fit['chars']}")
     cells = [
-        [str(fit["chars"]), ARMS[fit["arm"]][0], f"{fit['growth']:.2f} ({fit['low']:.2f} to {fit['high']:.2f})",
-         f"{fit['power_of_d']:.2f} ({fit['power_low']:.2f} to {fit['power_high']:.2f})"]
+        [str(fit["chars"]), ARMS[fit["arm"]][0], f"{fit['growth']:.2f} ({span(fit['low'], fit['high'])})",
+         f"{fit['power_of_d']:.2f} ({span(fit['power_low'], fit['power_high'])})"]
         for fit in growths
     ]  # fmt: skip
     return [
@@ -111,8 +117,9 @@ def claims(rows: Rows) -> list[Claim]:
         why = "no size at which every learner was measured at several depths"
         return [unmeasured(hard, rule_hard, why), unmeasured(easy, rule_easy, why)]
     grows = {
-        f"n = {n}": "times {growth:.1f} a level ({low:.1f} to {high:.1f})".format(**found["vanilla", n])
+        f"n = {n}": f"times {fit['growth']:.1f} a level ({span(fit['low'], fit['high'], '.1f')})"
         for n in complete
+        for fit in [found["vanilla", n]]
     }
     powers = {
         f"n = {n}": ", ".join(f"{arm} d^{found[arm, n]['power_of_d']:.2f}" for arm in ("enhanced", "search"))
@@ -138,5 +145,5 @@ EXPERIMENT = Experiment(
     run=run,
     draw=draw,
     claims=claims,
-    version=2,
+    version=3,
 )

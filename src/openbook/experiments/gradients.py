@@ -182,4 +182,5 @@ EXPERIMENT = Experiment(
     draw=draw,
     claims=claims,
     differs="The same task and strings; fewer masks and rates at laptop scale.",
+    version=2,  # intervals by Student's t, strings of their own for every mask
 )

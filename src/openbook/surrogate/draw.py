@@ -8,6 +8,7 @@ from typing import Any
 import altair as alt
 
 from openbook.charts import PALETTE
+from openbook.surrogate.censored import span
 from openbook.surrogate.gap import GapStudy
 from openbook.surrogate.gradient import ACROSS_BATCH, Study
 from openbook.surrogate.trajectory import Trajectory
@@ -128,7 +129,7 @@ def gap(study: GapStudy, rows: list[dict[str, Any]], found: list[dict[str, Any]]
         growths = {fit["arm"]: fit for fit in found if fit["chars"] == chars}
         says = []
         if fit := growths.get("vanilla"):
-            says.append(f"no context: × {fit['growth']:.2g} for each level ({fit['low']:.2g} to {fit['high']:.2g})")
+            says.append(f"no context: × {fit['growth']:.2g} for each level ({span(fit['low'], fit['high'], '.2g')})")
         if fit := growths.get("enhanced"):
             says.append(f"descent with context: like d to the power {fit['power_of_d']:.2f}")
         title = alt.TitleParams(f"n = {chars} characters", subtitle=says)

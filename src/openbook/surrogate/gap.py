@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from openbook.errors import InputError
 from openbook.randomness import generator
-from openbook.surrogate.censored import growth, median_interval
+from openbook.surrogate.censored import growth, is_identified, median_interval
 from openbook.surrogate.factored import backward, forward, marginals, one_hot_marginals, weight_gradient
 from openbook.surrogate.learn import SWEEPS, Plan, learn
 from openbook.surrogate.model import Floats, softmax
@@ -54,8 +54,10 @@ class GapStudy:
             raise InputError("no alphabet size: give at least one")
         for chars in self.chars:
             check_size(self.depth, chars)
-        if self.seeds < 3:
-            raise InputError(f"{self.seeds} seeds: an interval for a median needs 3 or more")
+        if len(set(self.chars)) < len(self.chars):
+            raise InputError(f"alphabet sizes {list(self.chars)}: name each once")
+        if self.seeds < 6:
+            raise InputError(f"{self.seeds} seeds: a 95 % interval for a median needs 6 or more")
         if self.budget < 100 * VANILLA_PAIRS:
             raise InputError(f"a budget of {self.budget} characters: use {100 * VANILLA_PAIRS} or more")
 
@@ -169,7 +171,7 @@ def fits(rows: list[dict[str, Any]], shallowest: int = 2) -> list[dict[str, Any]
 
     log characters = a + b·depth + noise from depth 2 on (one level composes nothing), censored runs included; e^b is
     the growth per level and b / log n the constant c of n^(c·d). For the arms with context the power p of d in
-    characters ∝ d^p is fitted as well.
+    characters ∝ d^p is fitted as well. Where runs ended at one depth only there is nothing to fit.
     """
     found = []
     for chars in sorted({row["chars"] for row in rows}):
@@ -180,6 +182,8 @@ def fits(rows: list[dict[str, Any]], shallowest: int = 2) -> list[dict[str, Any]
             depth = np.concatenate([np.full(row["runs"], row["depth"]) for row in mine])
             limit = np.concatenate([np.full(row["runs"], row["censored_at"]) for row in mine])
             needed = np.concatenate([row["characters"] for row in mine])
+            if not is_identified(depth, needed):
+                continue
             slope, low, high = growth(depth, needed, limit)
             power = growth(np.log(depth), needed, limit)
             found.append(

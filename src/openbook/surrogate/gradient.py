@@ -33,6 +33,7 @@ from openbook.task import Codebook, random_inputs, translate_batch
 CHUNK = 4  # strings computed together: their arrays stay in the cache
 BATCHES = (1, 2, 3, 10, 30, 100, 300, 1000)  # as published
 RATES = tuple(round(0.01 + 0.05 * step, 2) for step in range(20))  # as published
+LEAST_DROPPED = 0.01  # rules that a rate drops on average: with fewer a mask that drops one is hardly ever drawn
 ACROSS_BATCH = 10  # batch size of the panel over phrasebooks
 DEEPER_RATES = RATES[:11]
 
@@ -65,6 +66,10 @@ class Study:
         for rate in (*self.rates, *self.deeper_rates):
             if not 0 < rate <= 1:
                 raise InputError(f"a drop rate is {rate}: rates are above 0 and at most 1")
+            if rate * self.chars**2 < LEAST_DROPPED:
+                raise InputError(
+                    f"a drop rate of {rate:g} drops next to none of {self.chars**2} rules: use a larger one"
+                )
         for books in self.books:
             if not 1 <= books <= self.depth:
                 raise InputError(f"rules dropped from {books} phrasebooks, but there are {self.depth}: use 1 to depth")
@@ -135,7 +140,7 @@ def measure_mask(study: Study, point: Point, index: int) -> dict[int, tuple[floa
     codebook = Codebook.sample(study.depth, study.chars, study.seed, index)
     mask_ik = draw_mask(codebook, point.rate, point.books, study.seed, index)
     pool = study.pool(point, index)
-    first = index * max(study.batches)
+    first = index * max(*study.batches, ACROSS_BATCH)  # strings of its own for every mask
     parts = []
     for start in range(0, pool, CHUNK):
         count = min(CHUNK, pool - start)

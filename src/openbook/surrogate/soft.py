@@ -11,6 +11,7 @@ the same loss, but with nothing in context (vanilla) or with the phrasebooks of 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import isfinite
 
 import numpy as np
 
@@ -31,7 +32,7 @@ Advance = Callable[..., object]
 
 def initial_weights(codebook: Codebook, noise: float, seed: int) -> Floats:
     """W_i ~ N(0, noise²) entry by entry; noise 0 is the paper's zero initialisation, 1/n the released code's."""
-    if noise < 0:
+    if not (noise >= 0 and isfinite(noise)):
         raise InputError(f"noise is {noise}: a standard deviation is 0 or more")
     shape = (codebook.depth, codebook.chars**2, codebook.chars**2)
     return noise * generator(seed, "surrogate weights").standard_normal(shape)
@@ -40,7 +41,7 @@ def initial_weights(codebook: Codebook, noise: float, seed: int) -> Floats:
 def check_budget(steps: int, rate: float) -> None:
     if steps < 1:
         raise InputError(f"a budget of {steps} steps: use 1 or more")
-    if not rate > 0:
+    if not (rate > 0 and isfinite(rate)):
         raise InputError(f"the learning rate is {rate}: use a positive number")
 
 
@@ -93,7 +94,7 @@ def control(
     """The same descent in all layers without the right context: `vanilla` (none) or `wrong` (another codebook's).
 
     With wrong context one rule is dropped at each step, as in `enhanced`; without context there is none to drop.
-    Starting weights should not all be equal: at W = 0 and C = 0 the gradient is zero by symmetry.
+    Starting weights should not all be equal: at W = 0 and C = 0 every gradient but the last layer's vanishes.
     """
     if kind not in CONTROLS:
         raise InputError(f"no control '{kind}': there are {' and '.join(CONTROLS)}")

@@ -106,6 +106,8 @@ CHECKS: tuple[Check, ...] = tuple(one for section in SECTIONS.values() for one i
 def select(names: Sequence[str] | None = None) -> list[Check]:
     """The checks of these names, in the paper's order; all of them when no name is given."""
     known = {one.name: one for one in CHECKS}
+    if names is not None and not names:
+        raise InputError("no check named: leave --only out for all, or name some (`openbook theory --list`)")
     for name in names or ():
         if name not in known:
             hint = nearest(name, known)

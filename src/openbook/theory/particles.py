@@ -15,6 +15,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
+from openbook.intervals import student
 from openbook.randomness import generator
 from openbook.theory.check import Outcome, Z, check
 from openbook.theory.decay import DEPTH, exact_decay, paper_bound
@@ -87,11 +88,12 @@ def decay_deep(*, seed: int, depth: int = 600, times: float = 1.0, particles: in
     bound = paper_bound(depth)
     reference = math.log(bound.numerator) - math.log(bound.denominator)
     found, error = ratio_to(reference, depth, particles, runs, seed)
-    low, high = found - Z * error, found + Z * error
+    t = student(Z, runs - 1)
+    low, high = found - t * error, found + t * error
     return Outcome(
-        low > times and abs(known - 1) <= Z * spread,
+        low > times and abs(known - 1) <= t * spread,
         {"ratio": found, "low": low, "high": high, "known": known},
-        f"p / bound = {found:.1f} [{low:.1f}, {high:.1f}] at d={depth}; p / exact = {known:.3f} ± {Z * spread:.3f} at "
+        f"p / bound = {found:.1f} [{low:.1f}, {high:.1f}] at d={depth}; p / exact = {known:.3f} ± {t * spread:.3f} at "
         f"d={DEPTH}",
         times,
     )
