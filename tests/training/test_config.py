@@ -46,6 +46,20 @@ def test_one_setting_of_a_named_curriculum_can_be_changed(tmp_path: Path) -> Non
     assert config.curriculum == curriculum_named("anneal", spread="one")
 
 
+def test_what_is_not_said_of_a_curriculum_is_as_in_annealing(tmp_path: Path) -> None:
+    """A book that never closes because its order was set would be a trap."""
+    for text, setting in (
+        ("seed: 0\n", "curriculum.others=0.5"),
+        ("data: f\n", "curriculum.silence=0@0,1@0.6"),
+        ("data: f\n", "curriculum.drop=0@0,1@0.8"),
+    ):
+        found = read(tmp_path, text, setting).curriculum
+        name, _, value = setting.removeprefix("curriculum.").partition("=")
+        order = {"order": "given"} if "data" in text else {}
+        assert found == curriculum_named("anneal", **{name: value, **order})
+    assert read(tmp_path, "curriculum: {drop: 0.1}\n").curriculum.spread == "coin"
+
+
 def test_defaults_depend_on_where_examples_and_model_come_from(tmp_path: Path) -> None:
     own, task = read(tmp_path, "data: facts.jsonl\n"), read(tmp_path, "seed: 0\n")
     assert (own.training.batch_size, own.training.shuffle, own.curriculum.order) == (8, True, "given")

@@ -157,6 +157,9 @@ class ExamConfig(Strict):
     batch_size: int = Field(64, ge=1)
 
 
+DEFAULT = "anneal"  # the curriculum, if nothing else is said, and what is not said of one
+
+
 def _curriculum(value: Any) -> Any:
     """A preset's name, or an object of settings that may start from a `preset`."""
     try:
@@ -212,7 +215,7 @@ class RunConfig(Strict):
     data: Path | None = Field(None, description="a JSONL file or a saved Hugging Face dataset")
     skip_bad: bool = Field(False, description="leave out records that cannot be read, and count them")
     samples: int | None = Field(None, ge=1, description="examples to train on; all of the data, or 10,000 of the task")
-    curriculum: Annotated[Curriculum, BeforeValidator(_curriculum)] = curriculum_named("anneal")
+    curriculum: Annotated[Curriculum, BeforeValidator(_curriculum)] = curriculum_named(DEFAULT)
     training: TrainingConfig = TrainingConfig()
     reading: ReadingConfig | None = Field(None, description="the course of a student; instead of `training`")
     exam: ExamConfig = ExamConfig()
@@ -246,12 +249,14 @@ class RunConfig(Strict):
             if isinstance(task, dict) and task.get("text") in STUDENT_TEXTS:
                 defaults |= _STUDENT
             filled["training"] = {**training, **{k: v for k, v in defaults.items() if training.get(k) is None}}
-        curriculum = filled.get("curriculum", "anneal")
-        if filled.get("data") is not None:  # a user's text keeps its order unless told otherwise
-            if isinstance(curriculum, str):
-                filled["curriculum"] = {"preset": curriculum, "order": "given"}
-            elif isinstance(curriculum, dict) and "order" not in curriculum:
-                filled["curriculum"] = {**curriculum, "order": "given"}
+        curriculum = filled.get("curriculum", DEFAULT)
+        if isinstance(curriculum, str):
+            curriculum = {"preset": curriculum}
+        if isinstance(curriculum, dict):  # anything else is refused by its own rules
+            # What is not said of a curriculum is the default's; a user's text keeps its order unless told otherwise.
+            own = {"order": "given"} if filled.get("data") is not None else {}
+            curriculum = {"preset": DEFAULT, **own, **curriculum}
+        filled["curriculum"] = curriculum
         return filled
 
     @model_validator(mode="after")
@@ -278,7 +283,7 @@ class RunConfig(Strict):
             )
 
 
-_OPEN_BOOK = {"candidates": "needed", "others": 0.25, "drop": "0"}
+_OPEN_BOOK = {"candidates": "needed", "others": 0.25, "drop": "0", "spread": "all"}
 # What `openbook prepare` starts from: a student that learns to read, or any model by chain of thought as in the paper.
 STAGE_ONE: dict[str, dict[str, Any]] = {
     "reading": {"task": {"codebook": "fresh", "text": "composite"}, "reading": {}, "curriculum": _OPEN_BOOK},
