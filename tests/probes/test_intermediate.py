@@ -11,7 +11,7 @@ import torch
 from tests.tiny import FAMILIES, tiny
 
 from openbook.errors import InputError
-from openbook.probes.intermediate import _probe, intermediate_subject, labelled
+from openbook.probes.intermediate import _probe, bigram_hits, intermediate_subject, labelled
 from openbook.probes.layers import lens_at
 from openbook.probes.subject import Subject
 from openbook.task import translate
@@ -60,6 +60,19 @@ def test_labels_are_the_characters_of_the_place(subject: Make) -> None:
         strings = [level.string for level in levels] + [[c for pair in levels[-1].images for c in pair]]
         for q, place in enumerate(slots.place_q):
             assert labels[n, q, :, 0].tolist() == [string[place] for string in strings]
+
+
+def test_a_lens_counts_bigrams_of_the_strings_own_alphabet() -> None:
+    """Three strings of one bigram: (0, 1), (2, 2), (1, 0), of alphabets 1, 2 and, for the output, 0."""
+    wanted = torch.tensor([[0, 1], [2, 2], [1, 0]])[None, None]
+
+    def hits(guess: int, has_levels: bool) -> list[float]:
+        return bigram_hits(torch.full((1, 1, 1, 1), guess), wanted, 3, has_levels)[0, 0, 0].tolist()
+
+    assert hits(9 + 1, True) == [1, 0, 0] and hits(18 + 8, True) == [0, 1, 0] and hits(3, True) == [0, 0, 1]
+    assert hits(18 + 7, True) == [0, 0.5, 0]
+    assert hits(8, True) == [0, 0, 0]  # the characters of s_2 in the alphabet of the output
+    assert hits(8, False) == [0, 1, 0]  # a head of one alphabet cannot tell
 
 
 def test_maps_of_a_model(subject: Make) -> None:

@@ -95,6 +95,9 @@ def test_characters_of_a_bigram_are_judged_apart() -> None:
     logits[0, 0, 4], logits[0, 1, 6] = 1.0, 1.0  # 4 = (1, 1) for 5 = (1, 2): one character is right
     assert judge(logits, batch, 3)[0][0].tolist() == [0.75]
     assert judge(logits, batch, None)[0][0].tolist() == [0.5]
+    wider = torch.zeros(1, 2, 18)  # words of two alphabets: 9 + 5 has both characters of 5, of another level
+    wider[0, 0, 14], wider[0, 1, 6] = 1.0, 1.0
+    assert judge(wider, batch, 3)[0][0].tolist() == [0.5]
 
 
 def test_checkpoints_that_do_not_fit_are_refused() -> None:

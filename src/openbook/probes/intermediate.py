@@ -157,7 +157,7 @@ def labelled(source: Translations, rows: list[Item], unit: int) -> tuple[Slots, 
 
 
 def lens_words(source: Translations, encoder: Encoder, unit: int) -> Tensor | None:
-    """The token of every character of every alphabet, [I, n]; None where the head's words are bigrams without level."""
+    """The token of every character of every alphabet, [I, n]; None where the head's words are bigrams."""
     if unit == 2:
         return None
     letters = alphabets(source.depth, source.chars)
@@ -165,6 +165,20 @@ def lens_words(source: Translations, encoder: Encoder, unit: int) -> Tensor | No
     if any(len(token) != 1 for token in tokens):
         raise InputError("a character is not one token of this tokenizer: the logit lens has no word to look for")
     return torch.tensor(tokens).reshape(source.depth + 1, source.chars)
+
+
+def bigram_hits(guess: Tensor, wanted: Tensor, chars: int, has_levels: bool) -> Tensor:
+    """How much of a string's bigrams [B, Q, I, 2] a guess of a bigram [K, B, Q, 1] has right: [K, B, Q, I].
+
+    A head of one alphabet's bigrams cannot say of which level they are. One that has those of all alphabets, those of
+    the output first, can, and a bigram of another alphabet than the string's own is all wrong.
+    """
+    bigram = guess % chars**2
+    right = ((bigram // chars == wanted[..., 0]).double() + (bigram % chars == wanted[..., 1]).double()) / 2
+    if not has_levels:
+        return right
+    strings = wanted.shape[-2]
+    return right * (guess // chars**2 == (torch.arange(strings) + 1) % strings)
 
 
 def _run(
@@ -180,10 +194,11 @@ def _run(
             ids = padded(rows[part], pad).to(device)
             places = torch.from_numpy(slots.places_bq[part]).to(device)
             states.append(states_at(subject.model, ids, places).cpu())
-            guess = lens_at(subject.model, ids, places).argmax(-1).cpu()[..., None]  # [K, B, Q, 1]
+            logits = lens_at(subject.model, ids, places)
+            guess = logits.argmax(-1).cpu()[..., None]  # [K, B, Q, 1]
             wanted = torch.from_numpy(labels[part])  # [B, Q, I, U]
             if words is None:
-                hit = ((guess // chars == wanted[..., 0]).double() + (guess % chars == wanted[..., 1]).double()) / 2
+                hit = bigram_hits(guess, wanted, chars, has_levels=logits.shape[-1] > chars**2)
             else:
                 level = torch.arange(len(words))
                 hit = (guess == words[level, wanted[..., 0]]).double()

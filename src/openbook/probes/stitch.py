@@ -285,7 +285,8 @@ def judge(logits: Tensor, batch: dict[str, Tensor], chars: int | None) -> tuple[
     guess = logits.argmax(-1)
     right = (guess == targets).double()
     if chars is not None:
-        right = ((guess // chars == targets // chars).double() + (guess % chars == targets % chars).double()) / 2
+        level = guess // chars**2 == targets // chars**2  # a word of another alphabet is all wrong
+        right = ((guess // chars == targets // chars).double() + (level & (guess % chars == targets % chars))) / 2
     flat = logits.float().reshape(-1, logits.shape[-1])
     loss = functional.cross_entropy(flat, targets.repeat(len(logits)), reduction="none").reshape(right.shape).double()
     owner = answers.nonzero(as_tuple=True)[0].to(logits.device)

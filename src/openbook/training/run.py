@@ -48,7 +48,10 @@ def no_bar(description: str, total: int) -> Iterator[Callable[..., None]]:
 
 
 def task_source(task: TaskConfig, count: int, start: int = 0, bank: Bank | None = None) -> Translations:
-    """Examples of the task as configured, `count` of them from number `start`."""
+    """Examples of the task as configured, `count` of them from number `start`.
+
+    Codebook 0 of a seed is *the* codebook, which is learned and audited, so fresh ones are those from 1 on.
+    """
     codebook = None
     if task.codebook != "fresh":
         if isinstance(task.codebook, str) and not Path(task.codebook).is_file():
@@ -67,7 +70,8 @@ def task_source(task: TaskConfig, count: int, start: int = 0, bank: Bank | None 
         if task.held_out > task.depth:
             raise InputError(f"task.held_out is level {task.held_out}, but there are {task.depth}")
         only = (task.held_out - 1, halves(task.chars, task.held_out - 1, task.seed)[0])
-    inputs = (task.lengths, task.seed, task.text, task.chain, start, only)
+    first = max(start, 1) if codebook is None else start
+    inputs = (task.lengths, task.seed, task.text, task.chain, first, only)
     return Translations(task.depth, task.chars, count, codebook, *inputs, bank=bank or Bank())
 
 
