@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from openbook.cli import main
+from openbook.records import Run
 
 EXECUTABLE = [sys.executable, "-m", "openbook.cli"]
 CHEAP = ("reproduce", "translation", "surrogate-dynamics", "--scale", "smoke")
@@ -29,6 +30,25 @@ def test_rows_claims_and_page_then_nothing_more_to_do(told: Any, tmp_path: Path)
     assert again["done_now"] == 0 and again["claims"] == first["claims"]
     third, _ = told(*CHEAP, "--out", tmp_path, "--again", "--processes", 1)
     assert third["done_now"] == 4
+
+
+def test_rows_are_replaced_and_never_just_removed(told: Any, refused: Any, tmp_path: Path) -> None:
+    told("reproduce", "translation", "--scale", "smoke", "--out", tmp_path, "--processes", 1)
+    rows = sorted((tmp_path / "rows").rglob("*.json"))
+    with Run(tmp_path).lock():
+        assert "another process" in refused(
+            "reproduce", "translation", "--scale", "smoke", "--out", tmp_path, "--again"
+        )
+    assert rows and sorted((tmp_path / "rows").rglob("*.json")) == rows
+    dry, _ = told("reproduce", "translation", "--scale", "smoke", "--out", tmp_path, "--again", "--dry-run")
+    assert len(dry["jobs"]) == len(rows)
+
+
+def test_the_page_keeps_what_other_calls_have_put_there(told: Any, tmp_path: Path) -> None:
+    for name in ("translation", "surrogate-dynamics"):
+        told("reproduce", name, "--scale", "smoke", "--out", tmp_path, "--processes", 1)
+    text = (tmp_path / "index.html").read_text(encoding="utf-8")
+    assert 'id="translation"' in text and 'id="surrogate-dynamics"' in text and 'id="gap"' not in text
 
 
 def test_readable_output_ends_with_the_claims_and_the_page(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,11 +11,12 @@ from tests import browser
 from tests.experiments import rows as made
 
 from openbook.experiments import EXPERIMENTS, select
-from openbook.experiments.figures import Chart
+from openbook.experiments.figures import Chart, Table
 from openbook.experiments.models import Models
 from openbook.experiments.reproduce import plan
 from openbook.experiments.results import unit_path, write_unit
 from openbook.report.reproduction import write_page
+from openbook.report.svg import file_svg
 
 LAPTOP = [experiment for experiment in EXPERIMENTS if experiment.configs("laptop")]
 MADE_UP = {
@@ -70,6 +71,18 @@ def test_what_is_damaged_missing_or_failed_is_said(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert "A result file is damaged and was left out" in text
     assert "units are missing" in text and "it broke" in text
+
+
+@pytest.mark.parametrize("name", list(MADE_UP))
+def test_units_that_are_missing_leave_charts_that_can_be_drawn(name: str) -> None:
+    """Rows come and go by units; whatever is left, what is drawn of it has something in it."""
+    (experiment,) = select([name])
+    rows = list(MADE_UP[name])
+    keys = ("curve", "arm", "algorithm", "model", "panel", "level", "update")
+    for key in keys:
+        for value in {row[key] for row in rows if isinstance(row.get(key), str | int)}:
+            for item in experiment.draw([row for row in rows if row.get(key) != value]):
+                assert isinstance(item, Table) or (item.panels and file_svg(item).startswith("<svg"))
 
 
 def test_every_number_has_its_origin_and_its_command(page: Path) -> None:

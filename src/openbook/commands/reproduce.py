@@ -59,7 +59,8 @@ def reproduce(
     reader
         A student of `openbook prepare` to start from, instead of the one that comes with the package.
     again
-        Forget the rows of these experiments first. Models that were made are used again.
+        Measure the rows of these experiments anew; each takes the place of what is there. Models that were made are
+        used again.
     list_
         Name the experiments, with their units, times and state at this scale, and stop.
     dry_run
@@ -69,7 +70,7 @@ def reproduce(
     json
         One JSON object on standard output.
     """
-    from openbook.experiments.reproduce import cores, plan
+    from openbook.experiments.reproduce import cores, plan, with_neighbours
 
     if processes is not None and processes < 1:
         raise InputError(f"--processes is {processes}: use at least 1")
@@ -79,13 +80,9 @@ def reproduce(
     planned = plan(names, scale, folder, reader)
     if list_:
         return _list(planned, json)
+    missing = planned.missing(again)
     if dry_run:
-        return _dry_run(planned, json)
-    if again:
-        for job in planned.jobs:
-            if hasattr(job, "path"):
-                job.path.unlink(missing_ok=True)
-    missing = planned.missing()
+        return _dry_run(planned, missing, json)
     if scale == "paper":
         _check_gpu(missing)
     started = time.perf_counter()
@@ -93,7 +90,7 @@ def reproduce(
     claims = planned.claims()
     from openbook.report.reproduction import write_page
 
-    page = write_page(planned, failed)
+    page = write_page(with_neighbours(planned), failed)
     seconds = time.perf_counter() - started
     if json:
         emit_json(_summary(planned, claims, failed, page, seconds, len(missing)))
@@ -219,13 +216,13 @@ def _list(planned: Plan, json: bool) -> int:
     return 0
 
 
-def _dry_run(planned: Plan, json: bool) -> int:
+def _dry_run(planned: Plan, missing: list[Job], json: bool) -> int:
     """Every model's config is made and checked; what a GPU would be told is printed as commands."""
     from openbook.experiments.models import reader_flags
     from openbook.experiments.reproduce import ReaderJob, TeachJob, describe
 
     jobs = []
-    for job in planned.missing():
+    for job in missing:
         entry: dict[str, Any] = {"job": describe(job), "cpu_seconds": job.weight, "needs": list(job.needs)}
         if isinstance(job, TeachJob):
             planned.models.config(job.spec)  # refused now rather than after hours

@@ -79,7 +79,7 @@ def draw(rows: Rows) -> list[Chart | Table]:
             ]
             layers.append(Panel(f"MLT({depth}, {chars}), layer by layer", Axis("step"), held, by_layer))
     ends = ", ".join(f"{NAMES[r['algorithm']]} on MLT({r['depth']}, {r['chars']}) {r['recovered']:.0%}" for r in rows)
-    return [
+    charts: list[Chart | Table] = [
         Chart(
             "surrogate-dynamics",
             "Share of the rules that descent has put into the weights",
@@ -88,16 +88,20 @@ def draw(rows: Rows) -> list[Chart | Table]:
             "Solid: this machine, from zero weights as in the paper's algorithms. Dashed and pale: published, from "
             "N(0, 1)/n as in its released code. At five and ten levels the two algorithms take the same steps "
             "from zero, and their lines coincide.",
-        ),
-        Chart(
-            "surrogate-layers",
-            "The same layer by layer, full-parameter descent",
-            "Every layer rises from nothing to all of its rules.",
-            layers,
-            "From the first layer (dark) to the last (bright).",
-            legend=False,
-        ),
+        )
     ]
+    if layers:
+        charts.append(
+            Chart(
+                "surrogate-layers",
+                "The same layer by layer, full-parameter descent",
+                "Every layer rises from nothing to all of its rules.",
+                layers,
+                "From the first layer (dark) to the last (bright).",
+                legend=False,
+            )
+        )
+    return charts
 
 
 def claims(rows: Rows) -> list[Claim]:

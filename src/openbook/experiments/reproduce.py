@@ -112,9 +112,9 @@ class Plan:
     models: Models
     jobs: list[Job]
 
-    def missing(self) -> list[Job]:
-        """What is left to do. A model whose rows are all there is not made again."""
-        wanted = [job for job in self.jobs if isinstance(job, RowsJob) and not job.done()]
+    def missing(self, again: bool = False) -> list[Job]:
+        """What is left to do, or with `again` all rows. A model whose rows are all there is not made again."""
+        wanted = [job for job in self.jobs if isinstance(job, RowsJob) and (again or not job.done())]
         needed = {key for job in wanted for key in job.needs}
         taught = [job for job in self.jobs if isinstance(job, TeachJob) and job.key in needed and not job.done()]
         needed |= {key for job in taught for key in job.needs}
@@ -133,6 +133,18 @@ class Plan:
 
     def claims(self) -> list[Claim]:
         return [claim for one in self.experiments for claim in claims_of(one, self.found(one), self.units(one))]
+
+
+def with_neighbours(planned: Plan) -> Plan:
+    """The same with all other experiments of the scale that have rows in the folder, so that they stay on its page."""
+    mine = {one.name for one in planned.experiments}
+    others = [one.name for one in select() if one.name not in mine and one.configs(planned.scale)]
+    if not others:
+        return planned
+    beside = plan(others, planned.scale, planned.out)
+    kept = {one.name for one in beside.experiments if beside.found(one).units}
+    rows = [job for job in beside.jobs if isinstance(job, RowsJob) and job.experiment in kept]
+    return replace(planned, experiments=select(sorted(mine | kept)), jobs=[*planned.jobs, *rows])
 
 
 def claims_of(experiment: Experiment, found: Found, wanted: int) -> list[Claim]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -77,13 +78,15 @@ def _overall(plan: Plan, found: dict[str, Found], failed: dict[str, str]) -> lis
 def _section(plan: Plan, experiment: Experiment, found: Found, failed: dict[str, str]) -> Section:
     notices = [f"A result file is damaged and was left out: {line}." for line in found.damaged]
     missing = plan.units(experiment) - len(found.units)
+    command = f"openbook reproduce {experiment.name} --scale {plan.scale}"
+    where = f" --out {shlex.quote(str(plan.out))}"
     if missing:
-        notices.append(f"{missing} of {plan.units(experiment)} units are missing: run the command below to have them.")
+        notices.append(f"{missing} of {plan.units(experiment)} units are missing; to have them: {command}{where}")
     mine = {key: why for key, why in failed.items() if key.startswith(f"{experiment.name} ")}
     notices += [f"Failed: {why}." for why in mine.values()]
     drawn: list[Any] = []
     if found.rows:
-        drawn = experiment.draw(found.rows)
+        drawn = [item for item in experiment.draw(found.rows) if isinstance(item, Table) or item.panels]
     return Section(
         name=experiment.name,
         title=experiment.title,
@@ -95,7 +98,7 @@ def _section(plan: Plan, experiment: Experiment, found: Found, failed: dict[str,
         figures=drawn,
         claims=claims_of(experiment, found, plan.units(experiment)),
         provenance=_provenance(found),
-        command=f"openbook reproduce {experiment.name} --scale {plan.scale} --again",
+        command=f"{command} --again{where}",
     )
 
 
