@@ -29,7 +29,7 @@ def test_points_are_joined_by_lines(text: str, progress: float, rate: float) -> 
     assert float(Schedule.parse(text).at(progress)) == pytest.approx(rate)
 
 
-@pytest.mark.parametrize("text", ["", "x", "0@y", "1.5", "-0.1", "0@2", "nan", "0@0.6,1@0.3", "0;1"])
+@pytest.mark.parametrize("text", ["", "x", "0@y", "1.5", "-0.1", "0@2", "nan", "0@0.6,1@0.3", "0;1", "0.2,0.8"])
 def test_what_is_no_schedule_is_refused(text: str) -> None:
     with pytest.raises(InputError, match="schedule"):
         Schedule.parse(text)

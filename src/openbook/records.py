@@ -37,7 +37,19 @@ LOCK = "lock"
 CHECKPOINTS = "checkpoints"
 MARKS = ("config.json", "environment.json", "data.json")  # a folder with all of these is a run
 PARTS = frozenset(
-    {*MARKS, "metrics.jsonl", "model", "adapter", "runs", "result.json", MANIFEST, LOCK, CHECKPOINTS}
+    {
+        *MARKS,
+        "metrics.jsonl",
+        "model",
+        "adapter",
+        "runs",
+        "result.json",
+        "error.json",
+        MANIFEST,
+        CHANGES,
+        LOCK,
+        CHECKPOINTS,
+    }
 )  # what a run may hold; trackers write to runs/
 
 

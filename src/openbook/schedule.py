@@ -29,6 +29,8 @@ class Schedule:
         if isinstance(text, Schedule):
             return text
         points = []
+        if sum("@" not in item for item in str(text).split(",")) > 1:
+            raise InputError(f"schedule '{text}': say at which progress each rate holds, as in '0@0,1@0.6'")
         for item in str(text).split(","):
             rate, _, progress = item.strip().partition("@")
             try:

@@ -85,6 +85,11 @@ def test_an_exam_of_its_own_that_was_changed_since_is_refused(tmp_path: Path, to
     assert "examined on in training, it was changed since" in refused("exam", run)
 
 
+def test_what_is_not_a_run_or_not_an_exam_is_refused(learned: Path, refused: Any) -> None:
+    assert "names no share of the book" in refused("exam", learned, "--open")
+    assert "is a model and not a run" in refused("exam", learned / "model")
+
+
 def test_fewer_samples_and_another_seed(learned: Path, told: Any) -> None:
     exam, _ = told("exam", learned, "--samples", 4, "--seed", 5, "--open", 0.5)
     assert [row["samples"] for row in exam["rows"]] == [4, 4]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,7 @@ def test_perturb_and_intermediate(runs: tuple[Path, Path], told: Any, tmp_path: 
     assert code == 0 and len(found["sections"]) == 2 and len(found["places"]) == 24
     for section in found["sections"]:
         assert len(section["map"]) == 3 and len(section["map"][0]) == 24 and "first_layer" in section
-    everything, _ = told("probe", "perturb", runs[0], "--rules", "all", "--samples", 4, "--sections", "2")
+    everything, _ = told("probe", "perturb", runs[0], "--rules", "all", "--samples", 5, "--sections", "2")
     assert [section["name"] for section in everything["sections"]] == ["level 2"]
     strings, code = told("probe", "intermediate", runs[1], "--samples", 16, "--open", 0, "--chart", tmp_path / "s.png")
     assert code == 0 and [section["name"] for section in strings["sections"]] == ["s_1", "s_2", "s_3"]
@@ -86,10 +87,37 @@ def test_models_whose_truth_is_known(kind: str, told: Any) -> None:
     assert [section["first_layer"] for section in found["sections"]] == [1, 2, 3]
 
 
+def test_windows_are_drawn_without_marks_where_the_reader_cannot_be_perturbed(
+    runs: tuple[Path, Path], told: Any, tmp_path: Path
+) -> None:
+    shutil.copytree(runs[0] / "model", tmp_path / "reader")
+    chart = tmp_path / "windows.html"
+    _, code = told("probe", "stitch", tmp_path / "reader", runs[1], "--samples", 3, "--windows", chart)
+    assert code == 0 and "vega" in chart.read_text(encoding="utf-8")
+
+
+def test_a_section_that_only_later_records_have_is_not_dropped(
+    runs: tuple[Path, Path], refused: Any, tmp_path: Path
+) -> None:
+    page, more = {"page": [" A B I J"]}, {"more": [" I J Q R"]}
+    books = [page] * 4 + [page | more] * 4
+    lines = [{"prompt": " A B", "completion": " Q R", "privileged_context": book} for book in books]
+    data = tmp_path / "own.jsonl"
+    data.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    said = refused("probe", "stitch", *runs, "--data", data, "--samples", "3")
+    assert "nothing is dropped: no example shows a piece of section 'more'" in said
+
+
+def test_names_are_not_markup(runs: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copytree(runs[1], tmp_path / "m[" / "k]")
+    assert main(["probe", "stitch", str(runs[0]), str(tmp_path / "m[" / "k]"), "--samples", "3"]) == 0
+    assert "m[/k]" in "".join(capsys.readouterr().out.split())
+
+
 def test_tables(runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
     reader, trained = map(str, runs)
     assert main(["probe", "stitch", reader, trained, "--samples", "3"]) == 0
-    assert main(["probe", "perturb", reader, "--rules", "2", "--samples", "3"]) == 0
+    assert main(["probe", "perturb", reader, "--rules", "2", "--samples", "5"]) == 0
     assert main(["probe", "intermediate", reader, "--samples", "8"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     for words in ("13 layer evaluations", "smallest windows", "first layer", "probe | lens", "chance 0.250"):
@@ -121,3 +149,4 @@ def test_bad_input_is_refused(runs: tuple[Path, Path], refused: Any, tmp_path: P
     assert "'dept' is not a setting" in refused("probe", "perturb", reader / "model", "--task", "dept=2")
     assert "a chart is saved as" in refused("probe", "intermediate", reader, "--chart", tmp_path / "x.pdf")
     assert "at least one" in refused("probe", "stitch", reader, trained, "--samples", "0")
+    assert "with fewer than 5 no change can be told" in refused("probe", "perturb", reader, "--samples", "4")

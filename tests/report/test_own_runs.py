@@ -55,6 +55,20 @@ def test_a_run_that_did_not_finish_is_shown_as_such(run: Path, tmp_path: Path) -
     assert "How the training went" in text and "… unfinished" in text
 
 
+def test_a_reader_that_cannot_read_and_a_run_that_was_changed_say_so(run: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "main"  # which is also a name of the page's own
+    shutil.copytree(run, folder)
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps({**config, "reading": {"most_steps": 3}}))
+    result = json.loads((folder / "result.json").read_text())
+    (folder / "result.json").write_text(json.dumps({**result, "capable": False, "threshold": 0.98}))
+    (folder / "changes.json").write_text(json.dumps([{"lines_logged": 2, "changes": ["config: seed was 0, is 1"]}]))
+    text, (described,) = shown([folder], tmp_path)
+    said = " ".join(described["notices"])
+    assert "It cannot read: its open-book accuracy is below 0.98" in said and "seed was 0, is 1" in said
+    assert "Loss of the course" in text and text.count('id="main"') == 1
+
+
 def test_a_damaged_run_is_shown_with_what_is_left(run: Path, tmp_path: Path) -> None:
     with (run / "metrics.jsonl").open("a") as file:
         file.write('{"step": 21, "lo')

@@ -227,6 +227,8 @@ def test_a_changed_run_is_refused_and_the_change_named(tmp_path: Path) -> None:
     assert Run(folder).read("config.json")["training"]["learning_rate"] == 0.02  # what it was in the end
     (change,) = Run(folder).read("changes.json")
     assert change["changes"] == ["config: training.learning_rate was 0.01, is 0.02"] and not Run(folder).damage()
+    carry_out(config(), folder, force=True)  # what tells of the change is a part of the run
+    assert not (folder / "changes.json").exists()
 
 
 def test_a_copy_beside_the_checkpoints_is_no_checkpoint(unbroken: Path, tmp_path: Path) -> None:

@@ -89,7 +89,7 @@ def audit_run(
     check_path(chart)
     settings = Settings(tuple(attacks) or ATTACKS, budget, permutations, controls, steps, threshold, level, seed)
     report = carry_out(
-        run, settings, folder, arms, seeds, canaries, progress, lambda line: err.print(line, style="dim")
+        run, settings, folder, arms, seeds, canaries, progress, lambda line: err.print(line, style="dim", markup=False)
     )
     if chart is not None:
         from openbook.audit.draw import charts
@@ -147,7 +147,8 @@ def plant(
         return
     out.print(
         f"{result['count']} canaries in {result['records']} records: {result['data']}\n"
-        f"The list, which must not be trained on: {result['canaries']}"
+        f"The list, which must not be trained on: {result['canaries']}",
+        markup=False,
     )
 
 
@@ -179,7 +180,7 @@ def _show(report: dict[str, Any]) -> None:
         table.add_row(f" {line['variant']}{metric}", *cells)
     out.print(table)
     for name, why in report["not_applicable"].items():
-        out.print(f"{name} does not apply: {why}", style="dim")
+        out.print(f"{name} does not apply: {why}", style="dim", markup=False)
     secrets = report["secrets"]
     drawn = "drawn by lot from their candidates" if secrets["exchangeable"] else "as they were in the data"
     out.print(

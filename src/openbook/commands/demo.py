@@ -63,7 +63,7 @@ def demo(*, folder: Path = Path("demo"), seed: int = 0, json: Annotated[bool, Pa
         ends = {"input": worked[0].before, "output": worked[-1].after}
         emit_json({**ends, "dataset": str(path), "samples": written.records, "records": records})
         return
-    out.print(f"{path}: {written.records:,} records, {written.bytes / 1e6:.1f} MB. The first three:\n")
+    out.print(f"{path}: {written.records:,} records, {written.bytes / 1e6:.1f} MB. The first three:\n", markup=False)
     for number, record in enumerate(records, 1):
         out.print(Panel(readable(record), title=f"record {number}", title_align="left"))
     out.print(

@@ -59,6 +59,8 @@ def exam(
     from openbook.training.run import exam_size, reopen
 
     check_path(chart)
+    if not open_:
+        raise InputError("--open names no share of the book: give numbers from 0 to 1, or leave it out")
     if samples is not None and samples < 1:
         raise InputError(f"--samples is {samples}: examine at least one")
     config, model, encoder, source = reopen(run, data, samples, lengths)

@@ -220,6 +220,10 @@ def _run(
     from openbook.training.config import RunConfig
     from openbook.training.settings import configured, validated
 
+    if going.resume and going.force:
+        raise InputError("--resume goes on with a run and --force replaces it: give one of them")
+    if going.allow_changes and not going.resume:
+        raise InputError("--allow-changes is about going on with a run: give --resume with it")
     nothing_said = file is None and not settings and all(value is None for value in flags.values())
     if going.resume and nothing_said:
         config = validated(RunConfig, Run(folder).read("config.json"))
@@ -243,7 +247,7 @@ def _run(
     if not is_first():
         carry_out(config, folder, **vars(going))
         return 0
-    result = carry_out(config, folder, bar=progress, say=err.print, **vars(going))
+    result = carry_out(config, folder, bar=progress, say=_say, **vars(going))
     emit_json(result) if json else _show_result(result)
     return 0 if result.get("capable", True) else EXIT_NOT_CAPABLE
 
@@ -284,6 +288,10 @@ def _show_plan(plan: dict[str, Any]) -> None:
     out.print(schedule)
 
 
+def _say(line: str) -> None:
+    err.print(line, markup=False)
+
+
 def _show_result(result: dict[str, Any]) -> None:
     table = Table("book", "accuracy", "95 % interval", "chance", "exact match", box=None, header_style="bold")
     for row in result["exam"]:
@@ -301,5 +309,6 @@ def _show_result(result: dict[str, Any]) -> None:
         verdict = "[green]ICL-capable[/]" if result["capable"] else "[bold red]not ICL-capable[/]"
         out.print(f"{verdict}: open-book accuracy on fresh codebooks against a threshold of {result['threshold']:g}")
     out.print(
-        f"{result['samples']:,} examples, {result['steps']:,} steps, {result['seconds']:.1f} s; run: {result['run']}"
+        f"{result['samples']:,} examples, {result['steps']:,} steps, {result['seconds']:.1f} s; run: {result['run']}",
+        markup=False,
     )

@@ -6,9 +6,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import App, Parameter
+from rich.markup import escape
 from rich.table import Table
 
-from openbook.console import emit_json, out, progress
+from openbook.console import emit_json, err, out, progress
 from openbook.errors import InputError
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ def stitch(
     from openbook.probes.known import known_stitch_map
     from openbook.probes.published import published_windows
     from openbook.probes.stitch import stitch_map
+    from openbook.probes.subject import is_run
 
     for path in (chart, windows):
         check_path(path)
@@ -99,7 +101,7 @@ def stitch(
     if chart is not None:
         save(stitch_chart(found), chart)
     if windows is not None:
-        reads = _reading(reader) if reader and data is None and not task else {}
+        reads = _reading(reader) if reader and is_run(reader) and data is None and not task else {}
         save(windows_chart(window_rows(found, reads)), windows)
     if json:
         emit_json({**found[-1], "runs": found, "published_by_a_3b_model": published_windows()})
@@ -109,10 +111,14 @@ def stitch(
 
 
 def _reading(reader: str) -> dict[str, int | None]:
-    """The layer at which the ICL-capable model begins to read each section."""
+    """The layer at which the ICL-capable model begins to read each section; none where its rules cannot be changed."""
     from openbook.probes.perturb import perturb_map
 
-    return {section.name: section.first_large_layer for section in perturb_map(reader, rules="all").sections}
+    try:
+        return {section.name: section.first_large_layer for section in perturb_map(reader, rules="all").sections}
+    except InputError as error:
+        err.print(f"where {reader} begins to read is not marked: {error}", style="dim", markup=False)
+        return {}
 
 
 def window_rows(found: list[dict[str, Any]], reads: dict[str, int | None]) -> list[dict[str, Any]]:
@@ -164,7 +170,7 @@ def _task(settings: list[str]) -> TaskConfig | None:
 
 def _show_stitched(one: dict[str, Any]) -> None:
     size = f", trained on {one['trained_on']:,} examples" if one["trained_on"] else ""
-    table = Table(title=f"{one['trained']}{size}", title_justify="left", box=None, header_style="bold")
+    table = Table(title=escape(f"{one['trained']}{size}"), title_justify="left", box=None, header_style="bold")
     for name in ("dropped", "reader", "trained", "all layers", "smallest windows", "accuracy"):
         table.add_column(name, justify="left" if name in ("dropped", "smallest windows") else "right")
     for section in one["sections"]:
@@ -241,13 +247,16 @@ def perturb(
     from openbook.probes.known import known_perturb_map
     from openbook.probes.perturb import RULES, perturb_map
     from openbook.probes.published import published_reading
+    from openbook.probes.significance import LEAST
 
     check_path(chart)
     shape = _known_shape(known, depth, chars)
     _check_subject(known, model, sections=sections, task=task)
+    if 0 < samples < LEAST:
+        raise InputError(f"--samples is {samples}: with fewer than {LEAST} no change can be told from chance")
     if known is not None:
         count = KNOWN_RULES if rules is None else rules
-        result = known_perturb_map(known, *shape, count, samples, length or 20, seed or 0)
+        result = known_perturb_map(known, *shape, count, samples, 20 if length is None else length, seed or 0)
     else:
         assert model is not None
         with progress("perturbing", samples) as advance:
@@ -265,7 +274,7 @@ def perturb(
 
 def _show_perturbed(found: dict[str, Any]) -> None:
     strings = list(found["sections"][0]["first_large_layer_by_string"])
-    table = Table(title=found["model"], title_justify="left", box=None, header_style="bold")
+    table = Table(title=escape(found["model"]), title_justify="left", box=None, header_style="bold")
     table.add_column("changed", no_wrap=True)
     for name in ("first layer", "large", *strings, "change", "control"):
         table.add_column(name, justify="right")
@@ -339,7 +348,7 @@ def intermediate(
 
 def _show_strings(found: dict[str, Any]) -> None:
     own = [section for section in found["sections"] if section["own_places"] is not None]
-    title = f"{found['model']}: characters read at their own places, probe | lens"
+    title = escape(f"{found['model']}: characters read at their own places, probe | lens")
     table = Table(title=title, title_justify="left", box=None, header_style="bold")
     table.add_column("layer", justify="right")
     for section in own:
@@ -350,7 +359,8 @@ def _show_strings(found: dict[str, Any]) -> None:
             for s in own
         ]
         table.add_row(str(layer), *cells)
-    table.add_row("known from", *(f"{s['first_layer'] or '–'} | {s['first_layer_by_lens'] or '–'}" for s in own))
+    firsts = [[s["first_layer"], s["first_layer_by_lens"]] for s in own]
+    table.add_row("known from", *(" | ".join("–" if v is None else str(v) for v in pair) for pair in firsts))
     out.print(table)
     out.print(
         f"book {found['open']:.0%} open; fitted on {found['fitted_on']:,}, judged on {found['judged_on']:,}; chance "

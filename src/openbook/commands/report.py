@@ -48,4 +48,4 @@ def report(
     for row in described:
         table.add_row(escape(row["source"]), row["status"], escape(" ".join(row["notices"])))
     out.print(table)
-    out.print(f"the page: {page.absolute()}", soft_wrap=True)
+    out.print(f"the page: {page.absolute()}", soft_wrap=True, markup=False)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
@@ -97,9 +98,10 @@ def reproduce(
     else:
         _show_claims(claims)
         for key, why in failed.items():
-            out.print(f"[red]failed[/] {key}: {why} (more in {folder / 'workers.log'})", soft_wrap=True)
+            log = escape(f"{key}: {why} (more in {folder / 'workers.log'})")
+            out.print(f"[red]failed[/] {log}", soft_wrap=True)
         out.print(f"{len(planned.jobs) - len(missing)} jobs were done before, {len(missing)} now, {seconds:.0f} s")
-        out.print(f"the page: {page.absolute()}", soft_wrap=True)
+        out.print(f"the page: {page.absolute()}", soft_wrap=True, markup=False)
     if open_page:
         _open(page)
     return EXIT_FAILED if failed else 0
@@ -145,7 +147,8 @@ def _carry_out(jobs: list[Job], processes: int, folder: Path) -> dict[str, str]:
                 finished += 1
                 if not err.is_terminal:
                     trouble = "" if event.kind == "done" else f": {event.kind}, {event.note}"
-                    err.print(f"{finished}/{len(jobs)} {named[event.key]}{trouble}; {_left(going)}", soft_wrap=True)
+                    line = f"{finished}/{len(jobs)} {named[event.key]}{trouble}; {_left(going)}"
+                    err.print(line, soft_wrap=True, markup=False)
     return failed
 
 

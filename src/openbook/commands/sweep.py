@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
+from rich.markup import escape
 from rich.table import Table
 
 from openbook.console import emit_json, out, progress
@@ -70,8 +71,8 @@ def _show(rows: list[dict[str, Any]], keys: list[str]) -> None:
     table = Table(*headers, "status", "closed book", "open book", "seconds", box=None, header_style="bold")
     for row in rows:
         figures = [f"{row[name]:.3f}" if name in row else "" for name in ("closed_book", "open_book", "seconds")]
-        table.add_row(*(str(row[key]) for key in keys), row["status"], *figures)
+        table.add_row(*(escape(str(row[key])) for key in keys), row["status"], *figures)
     out.print(table)
     for row in rows:
         if "error" in row:
-            out.print(f"{row['name']}: {row['error']}", style="red")
+            out.print(f"{row['name']}: {row['error']}", style="red", markup=False)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
+from rich.markup import escape
 from rich.table import Table
 
 from openbook.console import emit_json, out, progress
@@ -132,7 +133,7 @@ def task(
     if json:
         emit_json(result)
         return
-    table = Table(title=f"{out_file}", title_justify="left", show_header=False)
+    table = Table(title=escape(str(out_file)), title_justify="left", show_header=False)
     table.add_row("samples", f"{written.records:,}" + (f" ({start:,} and on)" if start else ""))
     if written.resumed_at:
         table.add_row("continued after", f"{written.resumed_at:,} samples of an earlier run")

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from openbook.randomness import generator
 
 LEVEL = 0.05
+LEAST = 5  # samples: the signs of four are all alike by chance more often than LEVEL
 FLIPS = 2000
 BLOCK = 1 << 22  # cells of random maps held at once
 

@@ -98,7 +98,8 @@ class Subject:
         Only examples that had something of it: in the others nothing is dropped, so they could not tell models apart.
         """
         plan, shelf, opened = self.shelf(samples)
-        had = (opened.slots[:, section] != NONE).any(-1)
+        there = section < opened.slots.shape[1]  # a section that only later examples have is not on this shelf
+        had = (opened.slots[:, section] != NONE).any(-1) if there else np.zeros(len(shelf), bool)
         if not had.any():
             raise InputError(f"nothing is dropped: no example shows a piece of section '{self.sections[section]}'")
         slots = opened.slots.copy()

@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from openbook.errors import InputError
 from openbook.experiments.figures import Axis, Chart, Level, Panel, Series, Table, share
-from openbook.records import MANIFEST, Run
+from openbook.records import CHANGES, MANIFEST, Run
 from openbook.report.page import Page, Section, commands, paragraphs, write
 
 _INCOMPLETE = (KeyError, TypeError, ValueError, AttributeError, IndexError)  # what an unexpected file may lead to
@@ -52,14 +52,14 @@ def write_report(paths: Sequence[Path], out: Path) -> tuple[Path, list[dict[str,
 
 def _names(paths: Sequence[Path]) -> list[str]:
     """A name for each that can be an anchor, none twice."""
-    names: list[str] = []
+    names = ["main", "again"]  # the page's own
     for path in paths:
         base = "".join(c if c.isalnum() or c in "-_" else "-" for c in path.absolute().stem) or "run"
         name, again = base, 2
         while name in names:
             name, again = f"{base}-{again}", again + 1
         names.append(name)
-    return names
+    return names[2:]
 
 
 def _again(paths: Sequence[Path]) -> Markup:
@@ -95,7 +95,7 @@ def _run(folder: Path, name: str) -> Section:
     if config is None and not problems:
         problems.append("There is no config.json: this is not a run of openbook, or all of it was lost.")
     try:
-        story, figures = _told(config, result), _figures(name, metrics, result)
+        story, figures = _told(config, result), _figures(name, metrics, result, _loss_of(config))
     except _INCOMPLETE as error:
         problems.append(f"config.json or result.json lacks something that a run writes ({error!r}).")
         story, figures = _told(None, None), _figures(name, metrics, None)
@@ -106,9 +106,19 @@ def _run(folder: Path, name: str) -> Section:
         except (OSError, ValueError, AttributeError) as error:
             problems.append(f"{MANIFEST} cannot be read ({type(error).__name__}).")
     status = "damaged" if problems else ("unfinished" if begun else "done")
-    if begun:
+    if begun and config is not None:
         last = max((line.get("step", 0) for line in metrics), default=0)
         problems.append(f"The run did not finish; the last logged step is {last:,}. Go on with --resume.")
+    if isinstance(result, dict) and result.get("capable") is False:
+        problems.append(f"It cannot read: its open-book accuracy is below {result.get('threshold', 'the threshold')}.")
+    if changes := read(CHANGES):
+        said = (
+            [change.get("changes") for change in changes if isinstance(change, dict)]
+            if isinstance(changes, list)
+            else []
+        )
+        lines = "; ".join(str(line) for some in said if isinstance(some, list) for line in some)
+        problems.append(f"It went on with other settings than it was begun with: {lines or 'which, cannot be read'}.")
     return Section(
         name=name,
         title=folder.absolute().name,
@@ -156,7 +166,17 @@ def _told(config: Any, result: Any) -> str:
     return told
 
 
-def _figures(name: str, metrics: list[dict[str, Any]], result: Any) -> list[Chart | Table]:
+def _loss_of(config: Any) -> str:
+    """What the loss of a run is about."""
+    if isinstance(config, dict) and config.get("reading"):
+        return "Loss of the course, all levels"
+    on = config.get("training", {}).get("loss") if isinstance(config, dict) else None
+    return {"answer": "Loss on the answer", "everything": "Loss on all text"}.get(str(on), "Loss on the completion")
+
+
+def _figures(
+    name: str, metrics: list[dict[str, Any]], result: Any, about: str = "Loss on the completion"
+) -> list[Chart | Table]:
     figures: list[Chart | Table] = []
     panels = []
     chance = [Level(result["chance"], "chance")] if isinstance(result, dict) and "chance" in result else []
@@ -169,7 +189,7 @@ def _figures(name: str, metrics: list[dict[str, Any]], result: Any) -> list[Char
         panels.append(Panel("Exams during training", Axis("step"), share("accuracy"), exams, chance))
     losses = _points(metrics, "loss")
     if losses:
-        panels.append(Panel("Loss on the completion", Axis("step"), Axis("loss", low=0.0), [Series("loss", losses, 2)]))
+        panels.append(Panel(about, Axis("step"), Axis("loss", low=0.0), [Series("loss", losses, 2)]))
     if panels:
         last = f"The last loss is {losses[-1][1]:.3g}." if losses else "No loss was logged."
         figures.append(Chart(f"{name}-course", "How the training went", last, panels))
@@ -211,7 +231,7 @@ def _file(path: Path, name: str) -> Section:
     where = str(path)
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         story = "Not a JSON file that can be read; perhaps the command that wrote it was interrupted."
         notice = f"{path.name} cannot be read ({type(error).__name__})."
         return Section(name, path.name, where, story, status="damaged", notices=[notice])

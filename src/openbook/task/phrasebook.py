@@ -248,7 +248,7 @@ class Codebook:
         """Read a codebook file (JSON)."""
         try:
             data = json.loads(Path(path).read_text(encoding="utf-8-sig"))
-        except (json.JSONDecodeError, UnicodeDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:  # also a number of too many digits
             raise InputError(f"{path}: not a JSON file: {error}") from None
         return cls.from_json(data, str(path))
 

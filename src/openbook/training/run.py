@@ -20,6 +20,7 @@ from openbook.curriculum import Curriculum, Plan
 from openbook.errors import InputError, StoppedError
 from openbook.records import Run
 from openbook.schedule import Schedule
+from openbook.task.formats import STUDENT_TEXTS
 from openbook.task.inputs import halves
 from openbook.task.phrasebook import Codebook
 from openbook.task.text import Kind
@@ -312,13 +313,18 @@ def reopen(
 ) -> tuple[RunConfig, Any, Encoder, Source]:
     """A finished run's config, model, encoder and exam source (or other data or lengths), to examine or probe it."""
     run = Run(folder)
-    config = validated(RunConfig, run.read("config.json"))
+    settings = run.read("config.json")
+    if isinstance(settings, dict) and "architectures" in settings:
+        raise InputError(f"{folder} is a model and not a run: name the folder that `openbook learn` has left")
+    config = validated(RunConfig, settings)
     if damage := run.damage():
         raise InputError(f"{folder} cannot be used: {'; '.join(damage[:3])}")
     if lengths is not None:
         if data is not None or config.task is None:
             raise InputError("only the strings of the task have other lengths; this exam is on records of a file")
         config = validated(RunConfig, config.model_dump() | {"task": config.task.model_dump() | {"lengths": lengths}})
+    if data is not None and config.task is not None and config.task.text in STUDENT_TEXTS:
+        raise InputError(f"{folder} is a student, whose words are those of its task: it cannot be examined on {data}")
     if data is not None:
         exam_source: Source = load_source(data, config.skip_bad)
     elif config.task is not None:

@@ -13,6 +13,7 @@ what was interrupted, and tries once more what failed. One failure does not stop
 
 from __future__ import annotations
 
+import copy
 import itertools
 import json
 import os
@@ -62,7 +63,7 @@ def members(sweep: SweepConfig, folder: Path) -> list[Member]:
     result = []
     for combination in itertools.product(*sweep.grid.values()):
         values = dict(zip(sweep.grid, combination, strict=True))
-        settings = json.loads(json.dumps(base))
+        settings = copy.deepcopy(base)
         for key, value in {**dotted, **values}.items():
             set_key(settings, key, value)
         name = ",".join(f"{key.rpartition('.')[2]}={_plain(value)}" for key, value in values.items())
