@@ -145,8 +145,13 @@ def test_five_levels_are_taught_as_their_table_says(tmp_path: Path) -> None:
     models = Models(tmp_path)
     assert reader_flags("student-5-8") == ["--depth", "5", "--chars", "8", "--set", "reading.ends=0"]
     assert reader_flags("writer-2-8") == ["--depth", "2", "--chars", "8", "--set", "task.text=pairs"]
-    units = {unit.config["curve"]: unit for unit in five_levels.LARGER.configs("overnight")}
+    planned = five_levels.LARGER.configs("overnight")
+    units = {unit.config["curve"]: unit for unit in planned if unit.config["seed"] == 0}
     assert set(units) == set(CURVES)
+    assert {(unit.config["curve"], unit.config["seed"]) for unit in planned[len(units) :]} == {
+        ("anneal", 1),
+        ("anneal", 2),
+    }
     told = {name: models.config(unit.config["learned"][0]) for name, unit in units.items() if name != "no-icl"}
     reads = [config.training for name, config in told.items()]
     assert {config.batch_size for config in reads} == {64} and all("self_attn" in config.freeze for config in reads)
