@@ -76,6 +76,7 @@ def test_null_columns_and_columns_of_ones_own_are_left_alone() -> None:
         ({**PLAIN, "privileged_context": [5]}, "piece 1 is neither text nor an object"),
         ({**PLAIN, "privileged_context": {"A": [{"txt": "a"}]}}, "'A': piece 1 is neither"),
         ({**PLAIN, "privileged_context": [{"text": "a", "needed": "no"}]}, "'needed' is 'no', not true or false"),
+        ({**PLAIN, "privileged_context": [{"text": "a", "neded": False}]}, "did you mean 'needed'"),
         ({**PLAIN, "privilegedcontext": ["a"]}, "did you mean 'privileged_context'"),
         ({**PLAIN, "thought": ["N"]}, "did you mean 'thoughts'"),
         ({**PLAIN, "thoughts": "N'Djamena"}, "'thoughts' is str, not a list"),

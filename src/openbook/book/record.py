@@ -18,6 +18,7 @@ from openbook.book.example import Example, Piece, Section
 from openbook.errors import InputError
 from openbook.task.text import Kind, Layout, Part, layout_named
 
+PIECE = ("text", "needed")
 OPTIONAL = ("privileged_context", "preamble", "layout", "answer", "thoughts")
 
 
@@ -55,9 +56,9 @@ def example_from_record(record: Any, where: str = "record") -> Example:
 
 
 @functools.lru_cache(maxsize=1024)
-def _typo(key: str) -> str | None:
+def _typo(key: str, known: tuple[str, ...] = OPTIONAL) -> str | None:
     """The key that was probably meant by one that is almost, but not quite, read."""
-    return None if key in OPTIONAL else next(iter(difflib.get_close_matches(key, OPTIONAL, n=1, cutoff=0.85)), None)
+    return None if key in known else next(iter(difflib.get_close_matches(key, known, n=1, cutoff=0.85)), None)
 
 
 def _layout(record: Mapping[str, Any], where: str) -> Layout:
@@ -152,6 +153,9 @@ def _pieces(pieces: Any, where: str) -> tuple[Piece, ...]:
             piece = {"text": piece}
         if not isinstance(piece, Mapping) or "text" not in piece:
             raise InputError(f"{where}: piece {number} is neither text nor an object with 'text'")
+        for key in piece:
+            if typo := _typo(str(key), PIECE):
+                raise InputError(f"{where}: piece {number}: '{key}' is not read: did you mean '{typo}'?")
         needed = piece.get("needed")
         if not isinstance(needed, bool | None):
             raise InputError(f"{where}: piece {number}: 'needed' is {needed!r}, not true or false")
