@@ -141,6 +141,7 @@ def test_bad_input_is_refused(runs: tuple[Path, Path], refused: Any, tmp_path: P
     )
     assert "fewer than the 30" in refused("probe", "perturb", "--known", "surrogate", "--rules", "30")
     assert "use at least 1" in refused("probe", "perturb", reader, "--rules", "0")
+    assert "typo is no folder here" in refused("probe", "perturb", tmp_path / "typo")
     assert "at least one that was trained" in refused("probe", "stitch", reader)
     assert "there is no section 'level 9'" in refused("probe", "stitch", reader, trained, "--sections", "level 9")
     assert "nothing to stitch" in refused("probe", "stitch", reader, reader)

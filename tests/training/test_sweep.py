@@ -76,3 +76,8 @@ def test_a_sweep_runs_skips_what_is_done_and_names_failures(tmp_path: Path, caps
     assert main(command) == 2  # what is done was told something else
     assert "finished, but with other settings: samples was 16, is 24" in capsys.readouterr().err
     assert (folder / "sweep.json").read_text() == before
+
+
+def test_a_sweep_that_is_not_there_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["sweep", str(tmp_path / "absent.yaml"), "--out", str(tmp_path / "out")]) == 2
+    assert "absent.yaml: no such file" in "".join(capsys.readouterr().err.split("\n"))

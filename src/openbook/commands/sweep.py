@@ -49,6 +49,8 @@ def sweep(
     from openbook.training.settings import read_yaml, validated
     from openbook.training.sweep import SweepConfig, members, run_sweep
 
+    if not file.is_file():
+        raise InputError(f"{file}: no such file; a sweep is a YAML file with a `grid`")
     config = validated(SweepConfig, read_yaml(file))
     options: dict[str, Any] = {}
     for setting in option:

@@ -134,7 +134,8 @@ def open_subject(
         if data is None and task is None:
             task = config.task
     elif data is None and task is None:
-        raise InputError(f"{path} is not the folder of a run, so say what to probe it on: data, or a task")
+        what = "is not the folder of a run" if Path(path).exists() else "is no folder here, or not one of a run"
+        raise InputError(f"{path} {what}, so say what to probe it on: data, or a task")
     else:
         shown = {"curriculum": SHOWN} if task is not None else {"curriculum": Curriculum(order="given")}
         config = RunConfig(**({"task": task} if task is not None else {"data": data}), **shown)
