@@ -2,8 +2,8 @@
 
 What differs from the runs on three levels stands in the config `student-deep`, and docs/student.md says what it is for:
 batches of 64, only the MLPs learn, Muon at 0.012 with a shorter decay. All curves have that, except that a student that
-cannot read must learn everything, and that fixed dropout does better at twice the rate (`rates`). Annealing, with the
-right book or a wrong one, has a schedule that hides rules of one phrasebook at a time first (`patient`). Plain
+cannot read must learn everything, and that fixed dropout does better at four times the rate (`rates`). Annealing, with
+the right book or a wrong one, has a schedule that hides rules of one phrasebook at a time first (`patient`). Plain
 fine-tuning has what the others have, and once more five and ten times as many samples with all weights free and Muon at
 0.02, the best of five rates for its 8,000 samples on three levels.
 
@@ -30,10 +30,10 @@ PATIENT: dict[str, Any] = {"curriculum": "patient", "curriculum.spread": "1@0,1@
 RATE = "training.matrix_learning_rate"
 TOLD: dict[str, dict[str, Any]] = {
     "anneal": PATIENT,
-    "fixed:0.2": {RATE: 0.024},  # by the search in `rates`, as all others have 0.012
     "wrong-context": {**PATIENT, "curriculum.wrong": True},
     "no-icl": {**PATIENT, "training.freeze": []},
 }
+BEST_RATE = {("fixed:0.2", 8): 0.048}  # by the search in `rates`; all others have that of `student-deep`
 ALL_WEIGHTS: dict[str, Any] = {"training.freeze": [], RATE: 0.02}
 
 
@@ -54,7 +54,8 @@ def configs(scale: Scale, chars: int) -> list[Unit]:
 def learned(name: str, samples: int, chars: int = 8, seed: int = 0, **settings: Any) -> dict[str, Any]:
     """The student of a curve."""
     curve = CURVES[name]
-    told = {"curriculum": curve.curriculum, **TOLD.get(name, {}), **settings}
+    best = {RATE: BEST_RATE[name, chars]} if (name, chars) in BEST_RATE else {}
+    told = {"curriculum": curve.curriculum, **TOLD.get(name, {}), **best, **settings}
     curriculum = told.pop("curriculum")
     spec = taught(curriculum, samples, depth=DEPTH, chars=chars, seed=seed, reads=curve.reads, **told)
     return {**spec, "base": "student-deep"}
