@@ -33,7 +33,7 @@ TOLD: dict[str, dict[str, Any]] = {
     "wrong-context": {**PATIENT, "curriculum.wrong": True},
     "no-icl": {**PATIENT, "training.freeze": []},
 }
-BEST_RATE = {("fixed:0.2", 8): 0.048}  # by the search in `rates`; all others have that of `student-deep`
+OWN_RATE = {("fixed:0.2", 8): 0.048}  # which does better at higher rates (`rates`); all others have `student-deep`'s
 ALL_WEIGHTS: dict[str, Any] = {"training.freeze": [], RATE: 0.02}
 
 
@@ -54,8 +54,8 @@ def configs(scale: Scale, chars: int) -> list[Unit]:
 def learned(name: str, samples: int, chars: int = 8, seed: int = 0, **settings: Any) -> dict[str, Any]:
     """The student of a curve."""
     curve = CURVES[name]
-    best = {RATE: BEST_RATE[name, chars]} if (name, chars) in BEST_RATE else {}
-    told = {"curriculum": curve.curriculum, **TOLD.get(name, {}), **best, **settings}
+    rate = {RATE: OWN_RATE[name, chars]} if (name, chars) in OWN_RATE else {}
+    told = {"curriculum": curve.curriculum, **TOLD.get(name, {}), **rate, **settings}
     curriculum = told.pop("curriculum")
     spec = taught(curriculum, samples, depth=DEPTH, chars=chars, seed=seed, reads=curve.reads, **told)
     return {**spec, "base": "student-deep"}

@@ -15,7 +15,7 @@ NAME = "five-levels-rates"
 OF_ALL = 0.012  # of `student-deep`
 # Annealing is what 0.012 was found with, and a book that is never closed need not be remembered at any rate.
 SEARCHED = {
-    "fixed:0.2": (0.006, 0.012, 0.024, 0.048, 0.096),
+    "fixed:0.2": (0.006, 0.012, 0.024, 0.048, 0.096, 0.192),
     "no-context": (0.012, 0.024, 0.048),
     "wrong-context": (0.012, 0.024),
     "no-icl": (0.012, 0.024),
@@ -28,7 +28,7 @@ def configs(scale: Scale) -> list[Unit]:
         return []
     units = []
     for name in CURVES:
-        its_own = five_levels.BEST_RATE.get((name, 8), OF_ALL)
+        its_own = five_levels.OWN_RATE.get((name, 8), OF_ALL)
         for rate in SEARCHED.get(name, (its_own,)):
             told = {} if rate == its_own else {five_levels.RATE: rate}
             units.append(five_levels.unit(name, five_levels.SAMPLES[8], 8, 0, **told))
