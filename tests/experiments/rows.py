@@ -46,7 +46,7 @@ def rates(**changed: dict[float, float]) -> list[dict[str, Any]]:
     values |= {"anneal": {0.012: 0.99}}
     values |= {name.replace("_", "-").replace("fixed", "fixed:0.2"): found for name, found in changed.items()}
     return [
-        {**row, "rate": rate, "first_loss": 4.2, "last_loss": 4.16}
+        {**row, "rate": rate, "last_loss": 4.16}
         for name, points in values.items()
         for rate, accuracy in points.items()
         for row in efficiency(**{name.replace("-", "_").replace("fixed:0.2", "fixed"): {40_000: accuracy}})

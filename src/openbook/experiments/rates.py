@@ -38,9 +38,9 @@ def configs(scale: Scale) -> list[Unit]:
 def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
     """What the figure of five levels has of a run, its rate, and the loss that it ended with."""
     record = Run(models.place(config["learned"][0]))
-    losses = [line["loss"] for line in record.metrics() if "loss" in line]
-    told = {"rate": record.read("config.json")["training"]["matrix_learning_rate"], "first_loss": losses[0]}
-    return [{**row, **told, "last_loss": losses[-1]} for row in sample_efficiency.run(config, models)]
+    last_loss = [line["loss"] for line in record.metrics() if "loss" in line][-1]
+    told = {"rate": record.read("config.json")["training"]["matrix_learning_rate"], "last_loss": last_loss}
+    return [{**row, **told} for row in sample_efficiency.run(config, models)]
 
 
 def best(rows: Rows) -> list[dict[str, Any]]:
