@@ -87,14 +87,10 @@ def main(arguments: list[str] | None = None) -> int:
         return EXIT_MACHINE
     except MachineError as error:
         return _complain(error, EXIT_MACHINE)
-    except MemoryError as error:
-        return _complain(
-            f"not enough memory ({error}): use a smaller size" if str(error) else "not enough memory", EXIT_MACHINE
-        )
-    except RuntimeError as error:  # PyTorch has no error of its own for memory of the processor
-        if not any(words in str(error) for words in NO_MEMORY):
+    except (MemoryError, RuntimeError) as error:  # PyTorch has no error of its own for memory of the processor
+        if isinstance(error, RuntimeError) and not any(words in str(error) for words in NO_MEMORY):
             raise
-        return _complain(f"not enough memory: {str(error).splitlines()[0]}", EXIT_MACHINE)
+        return _complain(f"not enough memory: {str(error).partition(chr(10))[0]}", EXIT_MACHINE)
     except OSError as error:
         return _complain(f"{error.filename}: {error.strerror}" if error.filename else error, EXIT_MACHINE)
     except KeyboardInterrupt:

@@ -86,7 +86,7 @@ def _section(plan: Plan, experiment: Experiment, found: Found, failed: dict[str,
     notices += [f"Failed: {why}." for why in mine.values()]
     drawn: list[Any] = []
     if found.rows:
-        drawn = [item for item in experiment.draw(found.rows) if isinstance(item, Table) or item.panels]
+        drawn = experiment.draw(found.rows)
     return Section(
         name=experiment.name,
         title=experiment.title,
