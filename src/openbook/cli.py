@@ -90,7 +90,7 @@ def main(arguments: list[str] | None = None) -> int:
     except (MemoryError, RuntimeError) as error:  # PyTorch has no error of its own for memory of the processor
         if isinstance(error, RuntimeError) and not any(words in str(error) for words in NO_MEMORY):
             raise
-        return _complain(f"not enough memory: {str(error).partition(chr(10))[0]}", EXIT_MACHINE)
+        return _complain("not enough memory: " + str(error).partition("\n")[0], EXIT_MACHINE)
     except OSError as error:
         return _complain(f"{error.filename}: {error.strerror}" if error.filename else error, EXIT_MACHINE)
     except KeyboardInterrupt:

@@ -73,6 +73,7 @@ def test_efficiency_at_smoke_scale(capsys: pytest.CaptureFixture[str], tmp_path:
         ("construct verify --strings 0", "at least 1"),
         ("construct train --length 21", "even"),
         ("construct train --rates 0", "learning rate"),
+        ("construct train --rates", "no peak rate"),
         ("construct train --chart nowhere.txt", "a chart is saved as"),
         ("construct efficiency --scale huge", "huge"),
         ("construct efficiency --scale smoke --processes 0", "at least 1"),

@@ -90,6 +90,13 @@ def test_what_is_not_a_run_or_not_an_exam_is_refused(learned: Path, refused: Any
     assert "is a model and not a run" in refused("exam", learned / "model")
 
 
+def test_a_student_is_not_examined_on_words_it_does_not_have(tmp_path: Path, told: Any, refused: Any) -> None:
+    run = tmp_path / "student"
+    size = ["--depth", 1, "--chars", 3, "--samples", 16, "--set", "task.text=composite", "--set", "task.lengths=[4,6]"]
+    assert told("learn", *size, "--set", "exam.samples=4", "--out", run)[1] == 0
+    assert "is a student, whose words are those of its task" in refused("exam", run, "--data", FACTS)
+
+
 def test_fewer_samples_and_another_seed(learned: Path, told: Any) -> None:
     exam, _ = told("exam", learned, "--samples", 4, "--seed", 5, "--open", 0.5)
     assert [row["samples"] for row in exam["rows"]] == [4, 4]

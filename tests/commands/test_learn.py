@@ -214,6 +214,8 @@ def test_records_that_cannot_be_read_are_named_or_skipped(tmp_path: Path, refuse
         (["--set", "training.bf16=sure"], "training.bf16"),
         (["--epochs", "many"], "epochs"),
         (["--set", "exam.data=absent.jsonl"], "absent.jsonl: no such file"),
+        (["--resume", "--force"], "--resume goes on with a run and --force replaces it"),
+        (["--allow-changes"], "give --resume with it"),
     ],
 )
 def test_bad_settings_are_refused_before_a_model_loads(

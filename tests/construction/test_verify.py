@@ -8,6 +8,7 @@ import torch
 from openbook.construction import ConstructedTransformer
 from openbook.construction.layers import Gated, Mlp, RelativeAttention
 from openbook.construction.verify import check_modes, count, disagreements, lemma, verify
+from openbook.task import random_inputs
 
 
 def layer(model: ConstructedTransformer, level: int, name: str) -> RelativeAttention | Mlp:
@@ -36,6 +37,19 @@ def test_one_wrong_weight_is_noticed(name: str, weight: str) -> None:
     place = tuple(broken.nonzero()[0].tolist())
     broken[place] = -broken[place]
     assert sum(mode.mismatches for mode in check_modes(model, codebooks=6, each=10, seed=0)) > 0
+
+
+def test_strings_are_compared_in_parts_and_none_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn: list[int] = []
+
+    def noted(chars: int, count: int, lengths: tuple[int, int], seed: int, start: int) -> object:
+        drawn.extend(range(start, start + count))
+        return random_inputs(chars, count, lengths, seed, start)
+
+    monkeypatch.setattr("openbook.construction.verify.random_inputs", noted)
+    monkeypatch.setattr("openbook.construction.verify.CHUNK", 4)
+    modes = check_modes(ConstructedTransformer(2, 3), codebooks=1, each=10, seed=0)
+    assert [mode.strings for mode in modes] == [10, 10, 10] and drawn == list(range(30))
 
 
 def test_larger_scales_bring_the_products_closer_until_rounding_does_not() -> None:

@@ -37,6 +37,20 @@ def test_gradients_of_dropped_columns_are_the_dense_ones():
         np.testing.assert_allclose(mine, expected.numpy()[:, dropped], atol=1e-10)
 
 
+def test_every_mask_has_strings_of_its_own(monkeypatch):
+    """Also where batches are smaller than those of the panel over phrasebooks."""
+    drawn = []
+
+    def noted(chars, count, lengths, seed, start, stream):
+        drawn.append(range(start, start + count))
+        return random_inputs(chars, count, lengths, seed, start, stream)
+
+    monkeypatch.setattr("openbook.surrogate.gradient.random_inputs", noted)
+    measure(replace(SMALL, rates=(), batches=(1,), books=(2,)))
+    numbers = [number for some in drawn for number in some]
+    assert len(numbers) == 10 * SMALL.masks == len(set(numbers))
+
+
 def test_the_two_definitions():
     g_xq = np.array([[-3.0, -1.0, 2.0, 0.0], [1.0, -2.0, -1.0, 0.0], [2.0, 3.0, -1.0, 0.0]])  # columns sum to zero
     paper, released = predicted(g_xq[None], np.array([0, 0, 1, 1]))

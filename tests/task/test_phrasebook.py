@@ -103,6 +103,7 @@ GOOD = ["A A -> C C", "A B -> C D", "B A -> D C", "B B -> D D"]
 BROKEN_FILES = {
     "not JSON": ("{", "not a JSON file"),
     "not text": (b"\xff\xfe", "not a JSON file"),
+    "a number of too many digits": ("1" * 5000, "not a JSON file"),
     "an array": ([], "non-empty list 'phrasebooks'"),
     "no phrasebooks": ({"phrasebooks": []}, "non-empty list 'phrasebooks'"),
     "no rules": ({"phrasebooks": [{"rules": GOOD}, {}]}, "phrasebook 2 has no list 'rules'"),
