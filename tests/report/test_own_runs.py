@@ -64,6 +64,8 @@ def test_a_reader_that_cannot_read_and_a_run_that_was_changed_say_so(run: Path, 
     (folder / "result.json").write_text(json.dumps({**result, "capable": False, "threshold": 0.98}))
     (folder / "changes.json").write_text(json.dumps([{"lines_logged": 2, "changes": ["config: seed was 0, is 1"]}]))
     text, (described,) = shown([folder], tmp_path)
+    (folder / "changes.json").write_text("[5]")
+    assert "does not say which" in " ".join(shown([folder], tmp_path)[1][0]["notices"])
     said = " ".join(described["notices"])
     assert "It cannot read: its open-book accuracy is below 0.98" in said and "seed was 0, is 1" in said
     assert "Loss of the course" in text and text.count('id="main"') == 1

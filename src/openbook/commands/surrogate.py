@@ -83,9 +83,8 @@ def learn(
     if delta is not None and (pairs is not None or algorithm not in ("search", "descent")):
         where = "--pairs is given" if pairs is not None else f"{algorithm} takes an input of 10n² bigrams"
         raise InputError(f"--delta says how long the input is, but {where}: leave it out")
-    plan = Plan(
-        algorithm, input, pairs, 0.05 if delta is None else delta, steps, 100.0 if rate is None else rate, noise, seed
-    )
+    delta, rate = Plan.delta if delta is None else delta, Plan.rate if rate is None else rate
+    plan = Plan(algorithm, input, pairs, delta, steps, rate, noise, seed)
     plan.check()
     codebook = Codebook.sample(depth, chars, seed)
     with progress(f"{algorithm}, MLT({depth}, {chars})", plan.budget(codebook)) as advance:

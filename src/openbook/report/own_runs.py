@@ -112,13 +112,11 @@ def _run(folder: Path, name: str) -> Section:
     if isinstance(result, dict) and result.get("capable") is False:
         problems.append(f"It cannot read: its open-book accuracy is below {result.get('threshold', 'the threshold')}.")
     if changes := read(CHANGES):
-        said = (
-            [change.get("changes") for change in changes if isinstance(change, dict)]
-            if isinstance(changes, list)
-            else []
-        )
-        lines = "; ".join(str(line) for some in said if isinstance(some, list) for line in some)
-        problems.append(f"It went on with other settings than it was begun with: {lines or 'which, cannot be read'}.")
+        try:
+            said = "; ".join(line for change in changes for line in change["changes"])
+        except _INCOMPLETE:
+            said = f"{CHANGES} does not say which"
+        problems.append(f"It went on with other settings than it was begun with: {said}.")
     return Section(
         name=name,
         title=folder.absolute().name,
