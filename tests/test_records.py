@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -123,6 +124,39 @@ def test_force_does_not_remove_notes_kept_beside_a_run(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"holds more than a run \(notes\.md\)"):
         Run.create(run.folder, {}, {}, force=True)
     assert (run.folder / "notes.md").read_text() == "mine" and run.damage() == []
+
+
+@pytest.mark.parametrize("names", [["data.json"], ["environment.json"], ["data.json", "lock"]])
+@pytest.mark.parametrize("force", [False, True])
+def test_files_of_a_user_that_have_the_names_of_a_run_s_are_kept(tmp_path: Path, names: list[str], force: bool) -> None:
+    for name in names:
+        (tmp_path / name).write_text("mine")
+    with pytest.raises(InputError, match="not empty and not a run"):
+        Run.create(tmp_path, {}, {}, force=force)
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == dict.fromkeys(names, "mine")
+
+
+def test_force_removes_what_a_tracker_wrote_but_not_runs_within_a_run(tmp_path: Path) -> None:
+    run = finished(tmp_path / "run")
+    events = run.folder / "runs" / "Nov16" / "events.out.tfevents.1.host"
+    events.parent.mkdir(parents=True)
+    events.write_bytes(b"")
+    inner = finished(run.folder / "runs" / "learn")
+    with pytest.raises(InputError, match=r"holds more than a run \(runs/"):
+        Run.create(run.folder, {}, {}, force=True)
+    assert inner.damage() == []
+    shutil.rmtree(inner.folder)
+    assert not (Run.create(run.folder, {}, {}, force=True).folder / "runs").exists()
+
+
+def test_a_line_that_a_killed_process_left_unfinished_is_not_read(tmp_path: Path) -> None:
+    run = Run.create(tmp_path / "run", {"seed": 1}, {})
+    run.log(step=1, loss=2.0)
+    with (run.folder / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 2, "lo')
+    assert run.metrics() == [{"step": 1, "loss": 2.0}]
+    Run.resume(run.folder, {"seed": 2}, {}, allow_changes=True)
+    assert run.read("changes.json")[0]["lines_logged"] == 1
 
 
 def test_a_file_is_the_old_one_or_the_new_one(tmp_path: Path) -> None:

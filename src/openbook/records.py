@@ -35,7 +35,7 @@ MANIFEST = "manifest.json"
 CHANGES = "changes.json"  # of a run that went on with other settings or data
 LOCK = "lock"
 CHECKPOINTS = "checkpoints"
-MARKS = ("config.json", "environment.json", "data.json")  # a folder with all of these is a run
+MARKS = ("environment.json", "data.json", "config.json")  # in the order of writing; a folder with all three is a run
 PARTS = frozenset(
     {
         *MARKS,
@@ -99,6 +99,11 @@ def written_aside(path: Path) -> Iterator[Path]:
         _sync(path.parent)
     finally:
         _remove(aside)
+
+
+def _tracked(path: Path) -> bool:
+    """Whether a tracker (TensorBoard's, in runs/) has written this."""
+    return path.is_dir() or path.name.startswith("events.out.")
 
 
 def _remove(path: Path) -> None:
@@ -186,8 +191,9 @@ class Run:
             raise InputError(f"{self.folder} is not empty and not a run: name another folder with --out")
         if not force:
             raise InputError(f"{self.folder} holds a run already: name another folder with --out, or pass --force")
-        names = {path.name for path in self.folder.iterdir() if not path.name.endswith(".writing")}
-        if foreign := sorted(names - PARTS):
+        foreign = sorted(self._names() - PARTS)
+        foreign += [f"runs/{path.name}" for path in sorted((self.folder / "runs").rglob("*")) if not _tracked(path)]
+        if foreign:
             raise InputError(
                 f"{self.folder} is not replaced, because it holds more than a run ({', '.join(foreign[:3])}): "
                 "move that away, or name another folder with --out"
@@ -198,8 +204,13 @@ class Run:
         """Whether the folder is empty, or all it holds was left by a start that was killed before there was a run."""
         if not self.folder.is_dir():
             return False
+        names = self._names()
+        return not names or names in [{LOCK, *MARKS[:written]} for written in range(len(MARKS))]
+
+    def _names(self) -> set[str]:
+        """What the folder holds, without what a killed process left half written."""
         names = {path.name for path in self.folder.iterdir()}
-        return {name for name in names if not name.endswith(".writing")} <= {LOCK, *MARKS} - {"config.json"}
+        return {name for name in names if not (name.startswith(".") and name.endswith(".writing"))}
 
     def check_writable(self) -> None:
         """Say that nothing can be written here before hours of work are to be written here.
@@ -285,8 +296,10 @@ class Run:
                 file.truncate(min(size, path.stat().st_size))  # more would add zeros
 
     def metrics(self) -> list[dict[str, Any]]:
+        """The lines of the log; one that a killed process left unfinished is passed over."""
         path = self.folder / "metrics.jsonl"
-        return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        return [json.loads(line) for line in text[: text.rfind("\n") + 1].splitlines()]
 
     @property
     def model_folder(self) -> Path:
