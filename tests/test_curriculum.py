@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from openbook.book import Example, ListSource, Translations
-from openbook.curriculum import PRESETS, SPREADS, Curriculum, Opened, Plan, curriculum_named
+from openbook.curriculum import HEADER, PRESETS, SPREADS, Curriculum, Opened, Plan, choose, curriculum_named
 from openbook.errors import InputError
 from openbook.schedule import Schedule
 from openbook.task import Codebook
@@ -192,6 +192,20 @@ def test_a_position_does_not_depend_on_its_neighbours(name: str, kind: str, task
     together = opened_at(plan, positions)
     assert together == [opened_at(plan, [position])[0] for position in positions]
     assert together[::-1] == opened_at(plan, positions[::-1])
+
+
+def test_an_order_does_not_depend_on_a_neighbour_with_a_longer_book() -> None:
+    """Random numbers that are close to each other are told apart by all the bits that the example's own book leaves."""
+    books = [[f"{k}" for k in range(60)], [f"{k}" for k in range(5000)]]
+    source = ListSource([{"prompt": "q", "completion": "a", "privileged_context": book} for book in books])
+    opened = []
+    for rows in ([0], [0, 1]):
+        shelf = source.shelf(np.array(rows))
+        drawn = np.zeros((len(rows), HEADER + shelf.pieces.shape[-1]), np.uint64)
+        drawn[0, HEADER : HEADER + 60] = (60 - np.arange(60, dtype=np.uint64)) * np.uint64(512 << 32 | 512)
+        chosen = choose(curriculum_named("no-dropout", order="shuffled"), shelf, np.zeros(len(rows)), drawn)
+        opened.append(chosen.numbers(0)[0])
+    assert opened[0] == opened[1] == list(range(60))[::-1]
 
 
 def test_one_section_is_one_that_the_example_has() -> None:

@@ -247,25 +247,30 @@ def _thought_counts(shelf: Shelf) -> NDArray[np.int64]:
     return ((shelf.kinds == CODE[Kind.THOUGHT]) & (shelf.completion != NONE)).sum(1)
 
 
-def _sort_keys(words_in: NDArray[np.uint32], among: NDArray[np.bool_]) -> NDArray[np.uint32]:
+def _sort_keys(words_in: NDArray[np.uint32], among: NDArray[np.bool_], bits: NDArray[np.uint32]) -> NDArray[np.uint32]:
     """A random key for every entry, with its number in the low bits; entries that are not marked come last.
 
     With 100 pieces 24 random bits are left: that a tie goes to the lower number favours it by less than one in 10⁷.
+    `bits` [B, 1, 1] are those of an example's own numbers, so that ties do not depend on its neighbours in the batch.
     """
-    bits = np.uint32(_index_bits(words_in.shape[-1]))
     keys = words_in >> np.uint32(1) >> bits << bits
     keys |= np.arange(words_in.shape[-1], dtype=np.uint32)
     keys |= (~among).astype(np.uint32) << np.uint32(31)
     return keys
 
 
-def _index_bits(size: int) -> int:
-    return max(1, (size - 1).bit_length())
+def _index_bits(exists: NDArray[np.bool_]) -> NDArray[np.uint32]:
+    """Bits that the numbers of an example's pieces take, by its longest section: [B, 1, 1]."""
+    sizes = exists.sum(-1).max(-1)
+    bits = [max(1, (size - 1).bit_length()) for size in sizes.tolist()]
+    return np.array(bits, dtype=np.uint32)[:, None, None]
 
 
-def _first(words_in: NDArray[np.uint32], among: NDArray[np.bool_], count: NDArray[np.int64]) -> NDArray[np.bool_]:
+def _first(
+    words_in: NDArray[np.uint32], among: NDArray[np.bool_], count: NDArray[np.int64], bits: NDArray[np.uint32]
+) -> NDArray[np.bool_]:
     """Mark `count` of the marked entries of each row, drawn uniformly without replacement."""
-    keys = _sort_keys(words_in, among)
+    keys = _sort_keys(words_in, among, bits)
     last = np.take_along_axis(np.sort(keys, axis=-1), np.maximum(count - 1, 0)[..., None], axis=-1)
     return (keys <= last) & (count > 0)[..., None]
 
@@ -282,11 +287,12 @@ def choose(curriculum: Curriculum, shelf: Shelf, progress: NDArray[np.float64], 
         return Opened(np.full((batch, sections, longest), NONE, np.int64), quiet)
     halves = np.ascontiguousarray(drawn[:, HEADER:]).view(np.uint32).reshape(batch, sections, longest, 2)
     shown = exists = shelf.pieces != NONE
+    bits = _index_bits(exists)
     if curriculum.candidates == "needed":
         shown = exists & shelf.needed
         if curriculum.others > 0:
             rest = exists & ~shelf.needed
-            shown = shown | _first(halves[..., 0], rest, _share(curriculum.others, rest))
+            shown = shown | _first(halves[..., 0], rest, _share(curriculum.others, rest), bits)
     rates = np.broadcast_to(curriculum.drop.at(progress)[:, None], (batch, sections))
     if curriculum.spread != "all":
         one = _one_of(drawn[:, 1], shown.any(-1))
@@ -294,12 +300,11 @@ def choose(curriculum: Curriculum, shelf: Shelf, progress: NDArray[np.float64], 
         rates = np.where(everywhere[:, None] | one, rates, 0.0)
     closed = _share(rates, shown)
     if curriculum.order == "given":
-        opened = shown & ~_first(halves[..., 1], shown, closed)
+        opened = shown & ~_first(halves[..., 1], shown, closed, bits)
         return Opened(np.where(opened, np.arange(longest), NONE), quiet)
-    keys = np.sort(
-        _sort_keys(halves[..., 1], shown), axis=-1
-    )  # a random order of the shown pieces: the first are closed
-    slots = (keys & np.uint32((1 << _index_bits(longest)) - 1)).astype(np.int64)
+    # A random order of the shown pieces: the first are closed.
+    keys = np.sort(_sort_keys(halves[..., 1], shown, bits), axis=-1)
+    slots = (keys & ((np.uint32(1) << bits) - np.uint32(1))).astype(np.int64)
     place = np.arange(longest)
     opened = (place >= closed[..., None]) & (place < shown.sum(-1)[..., None])
     return Opened(np.where(opened, slots, NONE), quiet)
