@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from openbook.cli import main
 from openbook.errors import InputError
 from openbook.training.settings import validated
-from openbook.training.sweep import SweepConfig, members
+from openbook.training.sweep import SweepConfig, members, run_sweep
 
 SETTINGS = """
 settings:
@@ -55,6 +56,26 @@ def test_settings_lie_over_the_config_group_by_group(tmp_path: Path) -> None:
     (changed,) = members(validated(SweepConfig, {**told, "settings": settings}), tmp_path)
     assert changed.config.exam.samples == 8
     assert changed.config.training == plain.config.training.model_copy(update={"epochs": 2})
+
+
+def test_settings_of_a_curriculum_lie_over_the_one_that_the_config_names(tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text("curriculum: no-context\n")
+    told = {"config": str(tmp_path / "run.yaml"), "grid": {"seed": [0]}}
+    grouped, dotted = (
+        members(validated(SweepConfig, {**told, "settings": settings}), tmp_path)[0].config.curriculum
+        for settings in ({"curriculum": {"order": "given"}}, {"curriculum.order": "given"})
+    )
+    assert grouped == dotted and grouped.order == "given"
+    assert [rate for _, rate in grouped.drop.points] == [1.0]
+
+
+@pytest.mark.parametrize("executor, options, complaint", [("slurm", {}, "srun"), ("local", {"foo": 1}, "foo")])
+def test_a_cluster_that_cannot_be_used_is_named(
+    executor: Any, options: dict[str, Any], complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(InputError, match=f"{executor} cannot be used: .*{complaint}"):
+        run_sweep(validated(SweepConfig, {"grid": {"seed": [0]}}), tmp_path / "sweep", executor, options=options)
 
 
 @pytest.mark.slow

@@ -70,10 +70,15 @@ def set_key(values: dict[str, Any], key: str, value: Any) -> None:
 
 
 def over(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
-    """Settings over others, group by group; a curriculum by name takes the place of a whole group."""
+    """Settings over others, group by group; a curriculum by name takes the place of a whole group.
+
+    Settings of a curriculum over one that has a name leave what they do not say as that has it.
+    """
     result = dict(base)
     for key, value in values.items():
         below = base.get(key)
+        if isinstance(value, dict) and isinstance(below, str):
+            below = {"preset": below}
         if isinstance(value, dict) and isinstance(below, dict) and "preset" not in value:
             value = over(below, value)
         result[key] = value

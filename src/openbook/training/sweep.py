@@ -147,8 +147,11 @@ def run_sweep(
         _check_same(member)
     folder.mkdir(parents=True, exist_ok=True)
     write_json(folder / "sweep.json", sweep.model_dump(mode="json"))
-    launcher = submitit.AutoExecutor(folder=folder / "jobs", cluster=executor)
-    launcher.update_parameters(**{"timeout_min": 60 * 24 * 3, **(options or {})})
+    try:
+        launcher = submitit.AutoExecutor(folder=folder / "jobs", cluster=executor)
+        launcher.update_parameters(**{"timeout_min": 60 * 24 * 3, **(options or {})})
+    except (RuntimeError, NameError, TypeError, ValueError) as error:
+        raise InputError(f"{executor} cannot be used: {error}") from None
     threads = max(1, (os.cpu_count() or 1) // jobs) if executor == "local" else 0
     waiting = [member for member in everything if status(member)["status"] != "done"]
     for member in everything:
