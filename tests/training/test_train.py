@@ -112,6 +112,19 @@ def test_the_paper_s_optimiser_and_schedule(tmp_path: Path) -> None:
     assert half == pytest.approx(0.5, abs=0.03) and rates[-1] < 1e-5
 
 
+@pytest.mark.parametrize("schedule", ["cosine", "warmup_stable_decay"])
+@pytest.mark.parametrize("steps", [1, 4, 16, 17, 100])
+def test_training_too_short_for_a_warmup_has_none(steps: int, schedule: Any, tmp_path: Path) -> None:
+    """The first step of a warmup has a rate of 0, with which a run of one step would learn nothing."""
+    config = TrainingConfig(learning_rate=2e-3, schedule=schedule)
+    plan = plan_of()
+    arguments = training_arguments(config, tmp_path, steps=steps)
+    trainer = ContextEnhancedTrainer(tiny(), plan, Encoder(byte_level(), plan.source.bank), arguments, 6)
+    trainer.create_optimizer_and_scheduler(steps)
+    first = trainer.optimizer.param_groups[0]["lr"]
+    assert first == (pytest.approx(2e-3) if steps < 17 else 0)  # 6 % of 17 steps is the first whole one
+
+
 # ---- what is trained on
 
 

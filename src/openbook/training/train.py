@@ -41,7 +41,8 @@ class DivergedError(InputError):
 def training_arguments(config: TrainingConfig, folder: Path | str, seed: int = 0, steps: int = 0) -> TrainingArguments:
     """Our settings as transformers' own; what it refuses is refused before a model is loaded.
 
-    `steps` is the length of training, which only the schedule `warmup_stable_decay` needs to know beforehand.
+    `steps` is the length of training: `warmup_stable_decay` needs to know it beforehand, and one too short to have a
+    step of warmup has none (its first step would have a rate of 0).
     """
     try:
         for tracker in get_reporting_integration_callbacks(config.report_to):
@@ -63,7 +64,7 @@ def _training_arguments(config: TrainingConfig, folder: Path | str, seed: int, s
         adam_beta1=config.betas[0],
         adam_beta2=config.betas[1],
         weight_decay=config.weight_decay,
-        warmup_steps=config.warmup,
+        warmup_steps=config.warmup if steps == 0 or config.warmup * steps >= 1 else 0,
         lr_scheduler_type=config.schedule,
         lr_scheduler_kwargs=_schedule_kwargs(config, steps),
         max_grad_norm=config.max_grad_norm,
