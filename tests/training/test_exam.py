@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from tests.tiny import word_level
+from tests.tiny import byte_level, word_level
 from torch import Tensor, nn
 
 from openbook.book import ListSource, Translations
@@ -19,6 +20,7 @@ from openbook.errors import InputError
 from openbook.intervals import wilson
 from openbook.schedule import Schedule
 from openbook.task import Codebook
+from openbook.task.text import Kind
 from openbook.training.batches import items
 from openbook.training.encode import Encoder
 from openbook.training.exam import SHARES, Row, _written, condition, examine
@@ -115,6 +117,17 @@ def test_chance_is_one_in_n_for_the_task() -> None:
     row = sit(model, task, tokenizer, samples=600, wrong=False)[0]
     assert row.chance == 1 / 4 and row.low < 1 / 4 < row.high
     assert row.high - row.low < 0.05 and row.exact_match < 0.01
+
+
+def test_chance_is_that_of_a_token_where_characters_are_spelled_with_several() -> None:
+    """The larger alphabets have Greek letters: two bytes, of which most have the first in common."""
+    task = Translations(5, 10, 40, Codebook.sample(5, 10), lengths=(8, 12), text="released")
+    tokenizer = byte_level()
+    assert len(tokenizer(" α", add_special_tokens=False)["input_ids"]) > 1
+    answers = [part.text for k in range(40) for part in task.example(k).completion if part.kind == Kind.ANSWER]
+    likeliest, _ = Counter(tokenizer("".join(answers), add_special_tokens=False)["input_ids"]).most_common(1)[0]
+    row = sit(Scripted(lambda ids: torch.full_like(ids, likeliest), len(tokenizer)), task, tokenizer, wrong=False)[0]
+    assert row.chance == pytest.approx(row.accuracy) and row.chance > 0.2 > 1 / 10
 
 
 def test_each_condition_opens_the_share_it_names() -> None:

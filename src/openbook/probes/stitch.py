@@ -155,7 +155,7 @@ def stitch_subjects(
         maps.append(found)
         advance(1 / len(asked))
     changed = [layer + 1 for layer in stitcher.changed]
-    chance = chance_level(subject.source, asked[0][1])
+    chance = chance_level(subject.source, asked[0][1], subject.encoder)
     return StitchMap(name, subject.name, stitcher.layers, changed, maps, chance, subject.trained_on, cost)
 
 

@@ -22,6 +22,7 @@ from openbook.curriculum import Curriculum, Plan
 from openbook.errors import InputError
 from openbook.intervals import clustered, wilson
 from openbook.schedule import Schedule
+from openbook.task.alphabet import alphabets
 from openbook.task.text import Kind
 from openbook.training.batches import Collator, Item, items, pad_id_of
 from openbook.training.encode import IGNORED, Encoder
@@ -90,7 +91,7 @@ def examine(
         right = _correct(model, encoder, sat, batch_size, bigrams_of)
         text_match = _generated(model, encoder, sat, batch_size) if generate else None
         book = "wrong" if is_wrong else "right"
-        rows.append(_row(book, share, pieces, right, chance_level(source, sat), text_match))
+        rows.append(_row(book, share, pieces, right, chance_level(source, sat, encoder), text_match))
         advance(1)
     return rows
 
@@ -126,12 +127,13 @@ def answer_tokens(item: Item) -> np.ndarray:
     return item.ids[item.kinds == CODE[Kind.ANSWER]]
 
 
-def chance_level(source: Source, items: Sequence[Item]) -> float:
+def chance_level(source: Source, items: Sequence[Item], encoder: Encoder) -> float:
     """What guessing scores: 1/n for the task; for other data, the best that one and the same token everywhere scores.
 
+    So too where the tokenizer spells characters of the task with several tokens, some of which many characters share.
     Averaged as accuracy is, first over the answer of an example and then over examples.
     """
-    if isinstance(source, Translations):
+    if isinstance(source, Translations) and not (source.unit == 1 and _spells(encoder, source)):
         return 1 / source.chars
     shares: Counter[int] = Counter()
     for item in items:
@@ -139,6 +141,12 @@ def chance_level(source: Source, items: Sequence[Item]) -> float:
         for token, count in zip(*np.unique(answer, return_counts=True), strict=True):
             shares[int(token)] += count / len(answer)
     return float(max(shares.values()) / len(items))
+
+
+def _spells(encoder: Encoder, source: Translations) -> bool:
+    """Whether some character of the task's answers is more than one token."""
+    words = [f" {character}" for character in alphabets(source.depth, source.chars)[-1]]
+    return any(len(tokens) > 1 for tokens in encoder.table.tokenize(words))
 
 
 def _correct(
