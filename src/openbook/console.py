@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from rich.console import Console
@@ -13,6 +13,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
+
+Bar = Callable[[str, int], AbstractContextManager[Callable[..., None]]]  # what work is told to show its progress with
 
 
 def emit_json(data: Any) -> None:
@@ -31,6 +33,12 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         return None
     return value
+
+
+@contextmanager
+def no_bar(description: str, total: int) -> Iterator[Callable[..., None]]:
+    """No progress bar."""
+    yield lambda *_, **__: None
 
 
 @contextmanager

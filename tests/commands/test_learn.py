@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from safetensors.torch import load_file
-from tests.tiny import FAMILIES, byte_level, chatting, tiny
+from tests.tiny import FAMILIES, byte_level, chatting, tiny, word_level
 
 from openbook.cli import main
 from openbook.records import Run
@@ -205,6 +205,8 @@ def test_records_that_cannot_be_read_are_named_or_skipped(tmp_path: Path, refuse
         ),
         (["--set", "training.epochs=0"], "training.epochs: Input should be greater than or equal to 1"),
         (["--set", "training.epochs=[1"], "not YAML"),
+        (["--seed", "-1"], "seed: Input should be greater than or equal to 0"),
+        (["--seed", "5000000000"], "seed: Input should be less than 4294967296"),
         (["--curriculum", "aneal"], "did you mean 'anneal'?"),
         (["--depth", "2"], "both 'data' and 'task' are given"),
         (["--samples", "99"], "99 samples asked for, but the source has 1"),
@@ -266,6 +268,61 @@ def test_pieces_and_prompts_longer_than_the_window_are_trained_on_all_the_same(t
     arguments = ("--set", "training.max_length=32", "--out", tmp_path / "run")
     result, code = told("learn", "--data", data(tmp_path, long), *SMALL, *arguments)
     assert code == 0 and result["steps"] == 1
+
+
+def test_a_book_that_does_not_fit_is_told(tmp_path: Path, told: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """Otherwise an exam with the book open would be taken for one that shows it."""
+    long = {"prompt": "why?", "completion": " so", "privileged_context": ["b", "because " * 50]}
+    facts, window = data(tmp_path, *[long] * 3), ("--set", "training.max_length=32")
+    result, _ = told("learn", "--data", facts, *SMALL, *window, "--out", tmp_path / "run")
+    (warning,) = result["warnings"]
+    assert "3 pieces of the book of 3 examples do not fit into a window of 32 tokens" in warning
+    assert Run(tmp_path / "run").read("result.json")["warnings"] == [warning]
+    assert main(["learn", "--data", str(facts), *SMALL, *window, "--out", str(tmp_path / "other")]) == 0
+    assert warning in " ".join(capsys.readouterr().err.split())
+    assert main(["learn", "--data", str(facts), *SMALL, *window, "--curriculum", "no-dropout", "--dry-run"]) == 0
+    assert "1 pieces of an example do not fit into the window of 32" in " ".join(capsys.readouterr().out.split())
+    for fitting in (["--set", "training.max_length=200"], [*window, "--curriculum", "no-context"]):
+        result, _ = told("learn", "--data", facts, *SMALL, *fitting, "--force", "--out", tmp_path / "run")
+        assert result["warnings"] == []
+
+
+def test_data_without_a_book_are_told(tmp_path: Path, told: Any) -> None:
+    named_otherwise = {"prompt": "Who?", "completion": " Orm", "context": ["Orm rules."]}
+    facts = data(tmp_path, named_otherwise)
+    result, _ = told("learn", "--data", facts, *SMALL, "--out", tmp_path / "run")
+    assert "no record has a privileged_context, so there is no book to close" in result["warnings"][0]
+    result, _ = told("learn", "--data", facts, *SMALL, "--curriculum", "no-context", "--out", tmp_path / "plain")
+    assert result["warnings"] == []
+    result, _ = told("learn", "--data", data(tmp_path, named_otherwise, GOOD), *SMALL, "--out", tmp_path / "some")
+    assert result["warnings"] == []
+
+
+def test_what_a_run_starts_from_is_not_replaced_by_it(tmp_path: Path, refused: Any, told: Any) -> None:
+    facts = data(tmp_path, GOOD)
+    told("learn", "--data", facts, *SMALL, "--out", tmp_path / "base")
+    said = refused("learn", "--data", facts, "--model", tmp_path / "base", "--force", "--out", tmp_path / "base")
+    assert "model.path is" in said and "name another folder" in said and Run(tmp_path / "base").damage() == []
+
+
+def test_words_that_a_vocabulary_lacks_are_not_learned(tmp_path: Path, refused: Any) -> None:
+    model = saved(tmp_path / "model", tokenizer=word_level())
+    known = {"prompt": "who is king ?", "completion": " Orm"}
+    facts = data(tmp_path, known, {**known, "completion": " Bjarne"})
+    said = refused("learn", "--data", facts, "--model", model, "--out", tmp_path / "run")
+    assert f"{facts}:2 (position 1): 1 target tokens are not in the model's vocabulary" in said and "<unk>" in said
+    assert not (tmp_path / "run").exists()
+
+
+def test_an_exam_that_training_has_seen_is_told(tmp_path: Path, told: Any) -> None:
+    """There are 81 strings of four characters out of three."""
+    few = ["--depth", "1", "--chars", "3", "--set", "task.lengths=[4, 4]", *SMALL]
+    result, _ = told("learn", *few, "--samples", 500, "--out", tmp_path / "run")
+    assert [line[:40] for line in result["warnings"]] == ["100% of the exam's strings are among tho"]
+    result, _ = told("learn", *few, "--samples", 500, "--set", "task.codebook=fresh", "--out", tmp_path / "fresh")
+    assert result["warnings"] == []
+    result, _ = told("learn", *few, "--samples", 16, "--set", "task.lengths=[20, 40]", "--out", tmp_path / "long")
+    assert result["warnings"] == []
 
 
 def test_the_exam_is_of_records_that_were_trained_on(tmp_path: Path, told: Any) -> None:

@@ -6,10 +6,17 @@ import json
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
-from tests.tiny import chatting, tiny
+from tests.tiny import byte_level, chatting, tiny
+from transformers import PreTrainedTokenizerFast
 
 from openbook.cli import main
+from openbook.training.config import RunConfig
+from openbook.training.encode import IGNORED
+from openbook.training.models import load_or_make
+from openbook.training.run import encoder_of, plan_of, sources_of
+from openbook.training.settings import configured
 
 FACTS = Path(__file__).parents[2] / "examples" / "facts.jsonl"
 
@@ -67,6 +74,33 @@ def test_a_models_tokenizer_template_and_window_are_used(tmp_path: Path, told: A
     long = data(tmp_path, {"prompt": "Who?", "completion": "x" * 3000})  # the model's window is 512
     complaint = refused("mask", "--data", long, "--model", tmp_path / "model")
     assert f"{long}:1" in complaint and "window of 512" in complaint
+
+
+def test_what_is_shown_is_what_is_learned(tmp_path: Path, told: Any) -> None:
+    """Thinking tokens that a file of `openbook task` has written out, and the window of a model that is to be made."""
+    core = PreTrainedTokenizerFast(tokenizer_object=byte_level().backend_tokenizer, eos_token="<END>")
+    tiny("llama", len(core)).save_pretrained(tmp_path / "model")
+    core.save_pretrained(tmp_path / "model")
+    file = tmp_path / "task.jsonl"
+    task = ["--depth", "2", "--chars", "4", "--samples", "4", "--lengths", "4", "4"]
+    assert main(["task", *task, "--out", str(file)]) == 0
+    file.write_text(file.read_text().replace("<THINK>", "<MULL>"))  # which the model does not know yet
+    flags = {"data": file, "model.path": str(tmp_path / "model"), "think": "<MULL>", "training.shuffle": False}
+    config = configured(RunConfig, None, [], flags)
+    source, _ = sources_of(config)
+    _, tokenizer = load_or_make(config.model, source, 0, config.think)
+    encoded = encoder_of(config, tokenizer, source, None).encode(*plan_of(config, source).at(np.arange(4)))
+    settings = ("--data", file, "--model", tmp_path / "model", "--set", "think=<MULL>", "--set", "training.shuffle=no")
+    shown, code = told("mask", *settings, "--examples", 4)
+    assert code == 0 and [token["id"] for e in shown["examples"] for token in e["tokens"]] == encoded.flat_ids.tolist()
+    assert tokenizer.convert_tokens_to_ids("<MULL>") in encoded.flat_ids
+    plan, _ = told("learn", *settings, "--dry-run")
+    assert plan["targets_per_example"] == (encoded.flat_labels != IGNORED).sum() / 4
+    book = [f"rule {k} of the book" for k in range(3000)]
+    long = data(tmp_path, {"prompt": "Who?", "completion": " Orm", "privileged_context": book})
+    shown, _ = told("mask", "--data", long, "--curriculum", "no-dropout")
+    plan, _ = told("learn", "--data", long, "--curriculum", "no-dropout", "--dry-run")
+    assert len(shown["examples"][0]["tokens"]) == plan["longest_example"] <= plan["window"]
 
 
 def test_a_wrong_mask_ends_with_exit_code_two(tmp_path: Path, told: Any, capsys: pytest.CaptureFixture[str]) -> None:

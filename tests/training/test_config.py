@@ -170,6 +170,13 @@ def test_a_seed_is_that_of_codebook_and_strings_too_unless_they_have_their_own()
     assert configured(RunConfig, None, ["task.codebook=fresh"], {"seed": 3}).task.codebook == "fresh"  # type: ignore[union-attr]
 
 
+def test_a_student_does_not_learn_from_records(tmp_path: Path) -> None:
+    shipped = Path(openbook.__file__).parent / "checkpoints"
+    for name in ("student-3-8", "writer-2-8"):
+        with pytest.raises(InputError, match=r"is a student of MLT.* cannot learn from facts\.jsonl"):
+            validated(RunConfig, {"model": {"path": str(shipped / name)}, "data": "facts.jsonl"})
+
+
 def test_a_student_is_not_taught_a_task_that_it_has_no_words_for() -> None:
     reader = Path(openbook.__file__).parent / "checkpoints" / "student-3-8"
     task = configured(RunConfig, None, [], {"model.path": str(reader)}).task

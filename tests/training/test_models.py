@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from tests.tiny import byte_level, tiny, word_level
+from transformers import AutoModelForCausalLM, GPT2Config, OPTConfig
 
 import openbook
 from openbook.book import ListSource, Translations
@@ -17,6 +18,7 @@ from openbook.task import Codebook
 from openbook.task.text import THINK
 from openbook.training.config import LoraConfig, ModelConfig
 from openbook.training.models import (
+    check_window,
     load,
     load_or_make,
     load_shape,
@@ -78,7 +80,9 @@ def test_a_thinking_token_is_added_where_thoughts_need_one(tmp_path: Path) -> No
     assert with_token("<MULL>", add_special_tokens=False)["input_ids"] == [token] and token >= len(tokenizer)
     assert model.get_input_embeddings().weight.shape[0] > token
     torch.testing.assert_close(model.get_input_embeddings().weight[: len(tokenizer)], before)
-    again, _ = load_or_make(config, thoughtful, 0, think="<MULL>")
+    for source in (thoughtful, facts(completion=" <MULL> Nobody")):  # said to be one, or written out already
+        again, known = load_or_make(config, source, 0, think="<MULL>")
+        assert known.convert_tokens_to_ids("<MULL>") == token
     assert torch.equal(again.get_input_embeddings().weight, model.get_input_embeddings().weight)
 
 
@@ -115,6 +119,24 @@ def test_a_run_s_folder_stands_for_its_model(tmp_path: Path) -> None:
     assert model_folder(str(tmp_path / "run")) == str(folder)
     model, tokenizer = load(str(tmp_path / "run"))
     assert len(tokenizer) == len(word_level()) and window_of(model) == 512
+
+
+@pytest.mark.parametrize(
+    "shape",
+    [
+        GPT2Config(n_positions=64, n_embd=16, n_layer=1, n_head=2, vocab_size=50),
+        OPTConfig(max_position_embeddings=64, hidden_size=16, ffn_dim=16, num_hidden_layers=1, num_attention_heads=2),
+    ],
+    ids=["gpt2", "opt"],
+)
+def test_a_window_is_no_longer_than_a_model_has_places_for(shape: Any) -> None:
+    model = AutoModelForCausalLM.from_config(shape)
+    model(input_ids=torch.zeros(1, 64, dtype=torch.long))
+    check_window(model, None)
+    check_window(model, 64)
+    with pytest.raises(InputError, match="max_length is 65, but the model has vectors for 64 places"):
+        check_window(model, 65)
+    check_window(tiny("llama"), 9999)  # whose positions are angles
 
 
 @pytest.mark.parametrize("damage", ["config", "weights", "cut weights"])

@@ -21,6 +21,7 @@ from typing import Any, Literal
 from openbook.audit.secret import Secrets
 from openbook.audit.subject import Subject
 from openbook.book.jsonl import load_source
+from openbook.console import Bar, no_bar
 from openbook.errors import InputError
 from openbook.randomness import generator
 from openbook.records import Run, differences, written_aside
@@ -28,7 +29,7 @@ from openbook.schedule import Schedule
 from openbook.training.config import RunConfig
 from openbook.training.exam import examine
 from openbook.training.models import load, load_or_make, window_of
-from openbook.training.run import Bar, accuracy_of, carry_out, data_record, encoder_of, exam_size, no_bar, sources_of
+from openbook.training.run import accuracy_of, carry_out, data_record, encoder_of, exam_size, sources_of
 from openbook.training.settings import validated
 
 Arm = Literal["trained", "before", "without", "decoy", "positive"]

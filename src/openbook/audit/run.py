@@ -37,12 +37,13 @@ from openbook.audit.verdict import LEVEL, THRESHOLD, averaged, judge, measures, 
 from openbook.book.jsonl import ListSource
 from openbook.book.shelf import Source
 from openbook.book.translations import Translations
+from openbook.console import Bar, no_bar
 from openbook.errors import InputError, nearest
 from openbook.records import Run, differences
 from openbook.training.chat import Frame, frame_of
 from openbook.training.config import RunConfig
 from openbook.training.models import is_composite, is_student, load_tokenizer
-from openbook.training.run import Bar, encoder_of, no_bar, sources_of
+from openbook.training.run import encoder_of, sources_of
 
 ATTACKS = (
     "completion",
@@ -131,7 +132,7 @@ def secrets_of(config: RunConfig, source: Source, run: Path, canaries: Path | No
     """What an audit of this run looks for: canaries if there is a list of them, or else every piece of its book."""
     if isinstance(source, Translations) and is_composite(source):
         return composite_secrets(source)
-    tokenizer = load_tokenizer(str(run), config.think)
+    tokenizer = load_tokenizer(str(run))
     frame = _frame(tokenizer, config)
     if canaries is not None:
         return canary_secrets(canaries, source, frame.before)

@@ -45,7 +45,7 @@ class ListSource:
         self._settle(books)
 
     def _settle(self, books: _Books) -> None:
-        self.has_thoughts = books.has_thoughts
+        self.has_thoughts, self.has_books = books.has_thoughts, books.has_books
         self._book_order, self._book_places = books.sorted()
 
     def _record(self, index: int) -> Any:
@@ -88,12 +88,13 @@ class _Books:
 
     def __init__(self) -> None:
         self._hashes: list[int] = []
-        self.has_thoughts = False
+        self.has_thoughts = self.has_books = False
 
     def add(self, example: Example) -> None:
         text = json.dumps([[s.name, [[p.text, p.needed] for p in s.pieces]] for s in example.sections])
         self._hashes.append(int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little", signed=True))
         self.has_thoughts |= any(part.kind == Kind.THOUGHT for part in example.completion)
+        self.has_books |= any(section.pieces for section in example.sections)
 
     def sorted(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """The records in the order of their books, and for each the start and size of the run that has its book."""

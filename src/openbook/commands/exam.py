@@ -28,7 +28,7 @@ def exam(
     """Examine a run with the book closed, half open, open, and wrong.
 
     Next-token accuracy on the answer, its interval (clustered by example) and its chance level, and exact match, for
-    each share of the book that is open. The task is examined on inputs that training never saw.
+    each share of the book that is open. The task is examined on strings drawn apart from those of training.
 
         openbook exam runs/learn --chart reliance.png
 

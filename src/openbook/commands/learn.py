@@ -282,6 +282,12 @@ def _show_plan(plan: dict[str, Any]) -> None:
         table.add_row(f"memory: {name.replace('_', ' ')}", f"{size / 2**30:,.3f} GiB")
     out.print(table)
     out.print(f"tokens are {plan['tokens_are']}; memory is an estimate, not a measurement", style="dim")
+    if plan["pieces_that_do_not_fit"] or plan["prompts_cut"]:
+        out.print(
+            f"{plan['pieces_that_do_not_fit']:g} pieces of an example do not fit into the window of {plan['window']} "
+            f"tokens and are left out; {plan['prompts_cut']:.0%} of the prompts are cut at their start",
+            style="yellow",
+        )
     schedule = Table("progress", "closed", "silent thoughts", box=None, header_style="bold")
     for point in plan["schedule"]:
         schedule.add_row(f"{point['progress']:.0%}", f"{point['closed']:.0%}", f"{point['silent']:.0%}")

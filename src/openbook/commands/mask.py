@@ -65,7 +65,7 @@ def mask(
     from openbook.errors import InputError
     from openbook.training.config import RunConfig
     from openbook.training.mask import mask as masked
-    from openbook.training.models import load_shape, load_tokenizer, make_tokenizer, window_of
+    from openbook.training.models import load_shape, load_tokenizer, make_tokenizer, shape_of, thinks, window_of
     from openbook.training.run import encoder_of, plan_of, sources_of
     from openbook.training.settings import configured
 
@@ -77,9 +77,10 @@ def mask(
     settings = configured(RunConfig, config, set_, flags)
     source, _ = sources_of(settings)
     plan = plan_of(settings, source)
-    path = settings.model.path
-    tokenizer = load_tokenizer(path, settings.think) if path else make_tokenizer(source, settings.think)
-    window = settings.training.max_length or (window_of(load_shape(path)) if path else None)
+    path, think = settings.model.path, settings.think if thinks(source, settings.think) else None
+    tokenizer = load_tokenizer(path, think) if path else make_tokenizer(source, settings.think)
+    shape = load_shape(path) if path else shape_of(settings.model, source, len(tokenizer))
+    window = settings.training.max_length or window_of(shape)
     encoder = encoder_of(settings, tokenizer, source, window)
     first = min(int(progress * plan.total), max(0, plan.total - examples))
     shown = masked(plan, encoder, list(range(first, min(first + examples, plan.total))))

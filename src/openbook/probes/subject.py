@@ -121,7 +121,7 @@ def open_subject(
 ) -> Subject:
     """A run's model on the run's own exam, or any checkpoint on the given data or task.
 
-    Exams of the task are on inputs that training never saw. `lengths` asks for strings of other lengths.
+    Exams of the task are on strings drawn apart from those of training. `lengths` asks for strings of other lengths.
     """
     if data is not None and task is not None:
         raise InputError("both data and a task are given: probe on one of them")

@@ -197,13 +197,17 @@ def _fit_to_student(values: dict[str, Any]) -> None:
     """A student's task need not be named again, and no other can be."""
     model, task = values.get("model"), values.get("task")
     path = model.get("path") if isinstance(model, dict) else None
-    if not path or not isinstance(task, dict) or (made_for := student_at(Path(str(path)))) is None:
+    if not path or (made_for := student_at(Path(str(path)))) is None:
+        return
+    student = f"{path} is a student of " + "MLT({depth}, {chars}) in {text} text".format(**made_for)
+    if (data := values.get("data")) is not None:
+        raise ValueError(f"{student}, whose words are those of its task: it cannot learn from {data}")
+    if not isinstance(task, dict):  # refused by its own rules
         return
     told = {key: value for key, value in task.items() if value is not None}
     other = [f"task.{key} is {told[key]}" for key, own in made_for.items() if told.get(key, own) != own]
     if other:
-        named = "MLT({depth}, {chars}) in {text} text".format(**made_for)
-        raise ValueError(f"{path} is a student of {named}, but {', '.join(other)}")
+        raise ValueError(f"{student}, but {', '.join(other)}")
     values["task"] = {**made_for, **told}
 
 
@@ -221,7 +225,7 @@ class RunConfig(Strict):
     exam: ExamConfig = ExamConfig()
     think: str = Field(THINK, description="the thinking token")
     chat: bool | None = Field(None, description="use the tokenizer's chat template; if it has one, by default")
-    seed: int = 0
+    seed: int = Field(0, ge=0, lt=2**32)
 
     @model_validator(mode="before")
     @classmethod

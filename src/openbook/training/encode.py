@@ -115,6 +115,13 @@ class TokenTable:
         return _append(self.flat, self.starts, self.sizes, self.tokenize(local))
 
 
+def is_unknown(tokenizer: Any, tokens: Tokens) -> NDArray[np.bool_]:
+    """Which tokens stand for words that the vocabulary lacks; GPT-2's stands for the end of a text as well."""
+    if tokenizer.unk_token_id in (None, tokenizer.eos_token_id, tokenizer.pad_token_id):
+        return np.zeros(tokens.shape, bool)
+    return tokens == tokenizer.unk_token_id
+
+
 def _append(flat: Tokens, starts: Tokens, sizes: Tokens, rows: list[list[int]]) -> tuple[Tokens, Tokens, Tokens]:
     new_sizes = np.array([len(row) for row in rows], dtype=np.int64)
     new_starts = len(flat) + np.concatenate([[0], np.cumsum(new_sizes)[:-1]]).astype(np.int64)

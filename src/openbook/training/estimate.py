@@ -6,25 +6,25 @@ from typing import Any
 
 import numpy as np
 import torch
-from transformers import AutoModelForCausalLM, LlamaForCausalLM
+from transformers import AutoModelForCausalLM
 
 from openbook.book.shelf import Source
 from openbook.curriculum import Plan
 from openbook.errors import InputError
-from openbook.training.config import ModelConfig, RunConfig
+from openbook.training.config import RunConfig
 from openbook.training.encode import IGNORED, Encoder
 from openbook.training.models import (
+    check_window,
     freeze,
-    is_student,
     llama_config,
     load_shape,
     load_tokenizer,
     make_tokenizer,
-    untaught,
+    shape_of,
+    thinks,
     window_of,
 )
 from openbook.training.run import plan_of, sources_of
-from openbook.training.student import StudentForCausalLM
 
 PROBED = 128  # positions looked at, spread evenly over training
 COUNTED = 1024  # positions at a time
@@ -77,6 +77,7 @@ def _set_up(config: RunConfig) -> tuple[Plan, Encoder, Any, bool]:
     """What is trained on and how it is encoded, a weightless model, and whether the tokenizer is the model's own."""
     source, _ = sources_of(config)
     tokenizer, shape, exact = _shape(config, source)
+    check_window(shape, config.training.max_length)
     window = config.training.max_length or window_of(shape)
     chat = config.chat if exact else False
     encoder = Encoder(tokenizer, source.bank, window, config.think, chat, config.training.loss)
@@ -87,25 +88,21 @@ def _shape(config: RunConfig, source: Source) -> tuple[Any, Any, bool]:
     """A tokenizer and a weightless model of the right shape; whether the tokenizer is the model's own."""
     if config.model.path is None:
         tokenizer = make_tokenizer(source, config.think)
-        if is_student(source):
-            with torch.device("meta"):
-                return tokenizer, StudentForCausalLM(untaught(source)), True
-        return tokenizer, _weightless(config.model, len(tokenizer)), True
+        with torch.device("meta"):
+            return tokenizer, AutoModelForCausalLM.from_config(shape_of(config.model, source, len(tokenizer))), True
     vocabulary = config.model.vocabulary
     try:  # with a shape to fall back on, a dry run does not wait for a hub that may be out of reach
-        tokenizer = load_tokenizer(config.model.path, config.think, local=vocabulary is not None)
+        think = config.think if thinks(source, config.think) else None
+        tokenizer = load_tokenizer(config.model.path, think, local=vocabulary is not None)
         with torch.device("meta"):
             shape = load_shape(config.model.path, local=vocabulary is not None)
             return tokenizer, AutoModelForCausalLM.from_config(shape), True
     except InputError:
         if vocabulary is None:
             raise
-        return make_tokenizer(source, config.think, texts=50), _weightless(config.model, vocabulary), False
-
-
-def _weightless(config: ModelConfig, vocabulary: int) -> Any:
-    with torch.device("meta"):
-        return LlamaForCausalLM(llama_config(config, vocabulary))
+        with torch.device("meta"):
+            shape = AutoModelForCausalLM.from_config(llama_config(config.model, vocabulary))
+        return make_tokenizer(source, config.think, texts=50), shape, False
 
 
 def _probe(plan: Plan, encoder: Encoder) -> tuple[np.ndarray, np.ndarray, int, int]:

@@ -16,7 +16,7 @@ import numpy as np
 from openbook.book.shelf import KINDS, Shelf
 from openbook.curriculum import Plan
 from openbook.training.batches import Collator, items, pad_id_of
-from openbook.training.encode import IGNORED, Encoder
+from openbook.training.encode import IGNORED, Encoder, is_unknown
 
 
 @dataclass(frozen=True)
@@ -54,15 +54,13 @@ def mask(plan: Plan, encoder: Encoder, positions: list[int]) -> list[Masked]:
             Token(token, texts[token], str(KINDS[kind]), loss) for token, kind, loss in zip(*columns, strict=True)
         ]
         problems = ["loss on padding"] if on_padding[row] else []
-        problems += _unknown(encoder.tokenizer, tokens) + _straddling(encoder, shelf, row)
+        problems += _unknown(encoder.tokenizer, item.labels) + _straddling(encoder, shelf, row)
         results.append(Masked(positions[row], tokens, problems))
     return results
 
 
-def _unknown(tokenizer: Any, tokens: list[Token]) -> list[str]:
-    if tokenizer.unk_token_id in (tokenizer.eos_token_id, tokenizer.pad_token_id):  # GPT-2's stands for all of them
-        return []
-    unknown = sum(token.id == tokenizer.unk_token_id and token.loss for token in tokens)
+def _unknown(tokenizer: Any, labels: Any) -> list[str]:
+    unknown = int(is_unknown(tokenizer, labels).sum())
     return [f"{unknown} target tokens are not in the vocabulary"] if unknown else []
 
 

@@ -30,9 +30,16 @@ def load_or_make(config: ModelConfig, source: Source, seed: int, think: str = TH
         model = _make_student(source, seed) if is_student(source) else make_model(config, len(tokenizer), seed)
     else:
         model, tokenizer = load(config.path, config.dtype)
-        if source.has_thoughts:
+        if thinks(source, think):
             with_thinking_token(model, tokenizer, think, seed)
     return (with_lora(model, config, seed) if config.lora else model), tokenizer
+
+
+def thinks(source: Source, think: str) -> bool:
+    """Whether a thinking token is needed: some example has thoughts, or has the token written out already."""
+    if source.has_thoughts or isinstance(source, Translations):
+        return source.has_thoughts
+    return any(think in part.text for index in range(len(source)) for part in source.example(index).completion)
 
 
 def load(path: str, dtype: str = "float32") -> tuple[Any, Any]:
@@ -59,15 +66,16 @@ def load_shape(path: str, local: bool = False) -> Any:
         raise _cannot_load(path, error) from None
 
 
-def load_tokenizer(path: str, think: str = THINK, local: bool = False) -> Any:
-    """The tokenizer alone, with the thinking token; `local`: do not ask the hub for it."""
+def load_tokenizer(path: str, think: str | None = None, local: bool = False) -> Any:
+    """The tokenizer alone, with the thinking token if one is named; `local`: do not ask the hub for it."""
     from transformers import AutoTokenizer
 
     try:
         tokenizer = AutoTokenizer.from_pretrained(model_folder(path), trust_remote_code=False, local_files_only=local)
     except Exception as error:
         raise _cannot_load(path, error) from None
-    tokenizer.add_tokens([think], special_tokens=True)
+    if think is not None:
+        tokenizer.add_tokens([think], special_tokens=True)
     return tokenizer
 
 
@@ -217,6 +225,24 @@ def freeze(model: Any, parts: list[str]) -> None:
             raise InputError(f"training.freeze: no weight of this model has '{part}' in its name")
         for parameter in named:
             parameter.requires_grad_(False)
+
+
+def shape_of(config: ModelConfig, source: Source, vocabulary: int) -> Any:
+    """The shape of a model that is made from nothing for these examples."""
+    return untaught(source) if is_student(source) else llama_config(config, vocabulary)
+
+
+def check_window(model: Any, max_length: int | None) -> None:
+    """Refuse a window with more places than the model has vectors for; without such vectors any length will do."""
+    for name, table in model.named_modules():
+        if not isinstance(table, torch.nn.Embedding) or not any(part in name for part in ("wpe", "position")):
+            continue
+        places = table.num_embeddings - getattr(table, "offset", 0)
+        if max_length is not None and max_length > places:
+            raise InputError(
+                f"training.max_length is {max_length}, but the model has vectors for {places} places: longer texts "
+                "cannot be read by it"
+            )
 
 
 def window_of(model: Any) -> int | None:

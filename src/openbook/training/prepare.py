@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from openbook.console import Bar, no_bar
 from openbook.errors import InputError, StoppedError
 from openbook.records import Run
 from openbook.training import checkpoint
@@ -16,7 +17,7 @@ from openbook.training.exam import Row, examine
 from openbook.training.processes import check_alone
 from openbook.training.reading import Lesson
 from openbook.training.resume import stopping_at_signals
-from openbook.training.run import Bar, accuracy_of, data_record, no_bar, sources_of, where_to_start
+from openbook.training.run import accuracy_of, data_record, sources_of, where_to_start
 
 LOG_EVERY = 10  # steps
 CHECKPOINT_EVERY = 100

@@ -5,31 +5,28 @@ from __future__ import annotations
 import hashlib
 import json
 import time
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from openbook.book.jsonl import load_source
-from openbook.book.shelf import CODE, Bank, Source
+from openbook.book.shelf import Bank, Source
 from openbook.book.translations import Translations
-from openbook.curriculum import Curriculum, Plan
+from openbook.console import Bar, no_bar
+from openbook.curriculum import Plan
 from openbook.errors import InputError, StoppedError
 from openbook.records import Run
-from openbook.schedule import Schedule
 from openbook.task.formats import STUDENT_TEXTS
 from openbook.task.inputs import halves
 from openbook.task.phrasebook import Codebook
-from openbook.task.text import Kind
 from openbook.training import checkpoint
 from openbook.training.chat import Frame
+from openbook.training.checks import check_kept, check_targets, seen_in_training, warnings_of
 from openbook.training.config import RunConfig, TaskConfig
 from openbook.training.encode import Encoder
 from openbook.training.exam import Row, examine
-from openbook.training.models import freeze, load, load_or_make, window_of
+from openbook.training.models import check_window, freeze, load, load_or_make, window_of
 from openbook.training.processes import Onlooker, check_world_size, is_first, wait_for_all
 from openbook.training.resume import ResumableTrainer, stopping_at_signals
 from openbook.training.settings import validated
@@ -38,14 +35,6 @@ from openbook.training.train import Reporter, optimizer_of, training_arguments
 TASK_SAMPLES = 10_000  # of the task, if nothing else is said
 EXAM_START = 10**9  # exam inputs of the task are numbered from here, where training never comes
 EXAMS_DURING_TRAINING = 10
-
-Bar = Callable[[str, int], AbstractContextManager[Callable[..., None]]]
-
-
-@contextmanager
-def no_bar(description: str, total: int) -> Iterator[Callable[..., None]]:
-    """No progress bar."""
-    yield lambda *_, **__: None
 
 
 def task_source(task: TaskConfig, count: int, start: int = 0, bank: Bank | None = None) -> Translations:
@@ -77,7 +66,7 @@ def task_source(task: TaskConfig, count: int, start: int = 0, bank: Bank | None 
 
 
 def sources_of(config: RunConfig) -> tuple[Source, Source]:
-    """What is trained on and what is examined. The task is examined on inputs that training never sees."""
+    """What is trained on and what is examined. The task is examined on strings drawn apart from those of training."""
     if config.task is not None:
         training = task_source(config.task, config.samples or TASK_SAMPLES)
         return training, task_source(config.task, config.exam.samples, EXAM_START, training.bank)
@@ -132,28 +121,6 @@ def data_record(
     return record
 
 
-def check_targets(source: Source, encoder: Encoder, curriculum: Curriculum, bar: Bar = no_bar) -> None:
-    """Encode a user's examples once with the book closed.
-
-    One that has no target, or whose target does not fit, is named now and not after hours of training. Examples of the
-    task are all alike, so a few of them will do.
-    """
-    chunk = 512
-    count = min(len(source), chunk) if isinstance(source, Translations) else len(source)
-    words = min(rate for _, rate in curriculum.silence.points)  # thoughts take most room when they are least silent
-    closed = curriculum.model_copy(update={"drop": Schedule.parse(1), "silence": Schedule.parse(words), "wrong": False})
-    with bar("checking", count) as advance:
-        for start in range(0, count, chunk):
-            positions = np.arange(start, min(start + chunk, count))
-            plan = Plan(source, closed)
-            encoded = encoder.encode(*plan.at(positions), plan.namer(positions))
-            answered = np.add.reduceat(encoded.flat_kinds == CODE[Kind.ANSWER], np.r_[0, encoded.ends[:-1]])
-            if not answered.all():
-                where = plan.namer(positions)(int(answered.argmin()))
-                raise InputError(f"{where}: no answer: all of the completion is thoughts, so nothing can be examined")
-            advance(len(positions))
-
-
 @dataclass(frozen=True)
 class Accuracy:
     """Closed-book and open-book accuracy of a model."""
@@ -181,6 +148,8 @@ def carry_out(
     """Train as configured and leave a run in `folder`; returns the result (the keys of `openbook learn --json`)."""
     if is_first():
         Run(folder).check_writable() if resume else Run(folder).check_free(force)
+    if not resume:
+        check_kept(config, folder)
     config.check_start()
     source, exam_source = sources_of(config)
     plan = plan_of(config, source)
@@ -189,12 +158,17 @@ def carry_out(
     check_world_size(arguments.world_size)
     model, tokenizer = load_or_make(config.model, source, config.seed, config.think)
     freeze(model, config.training.freeze)
+    check_window(model, config.training.max_length)
     window = config.training.max_length or window_of(model)
     encoder = encoder_of(config, tokenizer, source, window)
     same_bank = exam_source.bank is source.bank
     exam_encoder = encoder if same_bank else encoder_of(config, tokenizer, exam_source, window)
-    for one, its_encoder in {id(source): (source, encoder), id(exam_source): (exam_source, exam_encoder)}.values():
-        check_targets(one, its_encoder, config.curriculum, bar)
+    fit = check_targets(source, encoder, config.curriculum, bar)
+    if exam_source is not source:
+        check_targets(exam_source, exam_encoder, config.curriculum, bar)
+    warnings = warnings_of(config, source, fit, window, seen_in_training(source, exam_source))
+    for line in warnings:
+        say(line)
     own_exam, frame = exam_source if config.exam.data else None, encoder.frame if encoder.chat else None
     settings, data = config.model_dump(mode="json"), data_record(source, tokenizer, own_exam, frame)
     if not is_first():
@@ -261,6 +235,7 @@ def carry_out(
             "resumed_from": trainer.first_step,  # seconds are of what came after it
             "curriculum": settings["curriculum"],
             "skipped": len(getattr(source, "skipped", [])),
+            "warnings": warnings,
         }
         run.finish(result)
         if not config.training.keep_checkpoints:
