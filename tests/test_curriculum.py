@@ -163,6 +163,30 @@ def test_the_others_that_are_shown_are_drawn_uniformly(task: Translations) -> No
     assert rates.min() > 0.4 and rates.max() < 0.55  # floor takes a little from a half
 
 
+@pytest.mark.parametrize("pieces", [1, 2, 3, 7])
+@pytest.mark.parametrize("rate", [0.0, 0.2, 0.5, 0.9, 1.0])
+def test_a_share_is_right_on_average_where_it_is_made_whole_by_chance(pieces: int, rate: float) -> None:
+    book = {name: [f"{name}{k}" for k in range(pieces)] for name in "AB"}
+    source = ListSource([{"prompt": "q", "completion": "a", "privileged_context": book}] * 4000)
+    closing = {way: Plan(source, Curriculum(candidates="all", drop=rate, rounding=way)) for way in ("floor", "chance")}  # type: ignore[arg-type]
+    down, even = (
+        pieces - (plan.at(np.arange(4000))[1].slots >= 0).sum(-1) for plan in (closing["floor"], closing["chance"])
+    )
+    assert (down == np.floor(rate * pieces + 1e-9)).all()
+    assert (np.abs(even - rate * pieces) < 1).all() and abs(even.mean() - rate * pieces) < 0.03
+    share = rate * pieces % 1
+    if share > 0:  # sections are rounded apart from each other
+        both = (even == np.ceil(rate * pieces)).all(1).mean()
+        assert abs(both - share**2) < 0.04
+
+
+def test_the_others_that_are_shown_are_a_share_on_average_too() -> None:
+    book = [{"text": "x", "needed": False}]
+    source = ListSource([{"prompt": "q", "completion": "a", "privileged_context": book}] * 4000)
+    shown = (Plan(source, Curriculum(others=0.25, rounding="chance")).at(np.arange(4000))[1].slots >= 0).mean()
+    assert 0.22 < shown < 0.28
+
+
 # ---- pure functions of the position
 
 
@@ -176,11 +200,13 @@ def opened_at(plan: Plan, positions: Sequence[int]) -> list[tuple[Any, ...]]:
     return rows
 
 
-CURRICULA = [*PRESETS, "one"]
+CURRICULA = [*PRESETS, "one", "chance"]
 
 
 def curriculum(name: str) -> Curriculum:
-    return Curriculum(others=0.5, drop="0@0,1@1", spread="one") if name == "one" else curriculum_named(name)  # type: ignore[arg-type]
+    rising: Any = {"others": 0.5, "drop": "0@0,1@1"}
+    own = {"one": {**rising, "spread": "one"}, "chance": {**rising, "rounding": "chance"}}
+    return Curriculum(**own[name]) if name in own else curriculum_named(name)
 
 
 @pytest.mark.parametrize("name", CURRICULA)

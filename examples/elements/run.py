@@ -44,7 +44,13 @@ from openbook.training.settings import validated
 from questions import ASKED, Exam, Facts, lesson, lessons, vocabulary
 
 # One of the three facts is missing in the first half of training, then two, and from 70 % on all of them.
-CLOSING = {"candidates": "needed", "drop": "0.34@0,0.34@0.5,0.67@0.5,0.67@0.7,1@0.7", "order": "shuffled"}
+CLOSING = {
+    "candidates": "needed",
+    "others": 0.0,
+    "drop": "0.34@0,0.34@0.5,0.67@0.5,0.67@0.7,1@0.7",
+    "rounding": "floor",
+    "order": "shuffled",
+}
 CURRICULA = {"closing": CLOSING, "no-context": {"preset": "no-context", "order": "shuffled"}}
 WAYS = {"closing": "the book open at first", "no-context": "plain fine-tuning"}
 SEARCH_SEED = 100

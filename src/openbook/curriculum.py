@@ -70,6 +70,11 @@ class Curriculum(BaseModel):
         description="drop from all sections, from one at random, or toss a fair coin between the two; a schedule is "
         "the chance of 'one'",
     )
+    rounding: Literal["floor", "chance"] = Field(
+        "floor",
+        description="of a share that is no whole number of pieces: down, as in the paper, or down or up by chance, so "
+        "that it is right on average",
+    )
     order: Literal["shuffled", "given"] = Field("shuffled", description="order of the open pieces in a section")
     wrong: bool = Field(False, description="show a book that misleads")
     silence: ScheduleField = Field(
@@ -129,7 +134,8 @@ class Opened:
 # A curriculum of one's own: (example, progress, generator) -> the open pieces of each section, in order.
 Chooser = Callable[[Example, float, np.random.Generator], Sequence[Sequence[int]]]
 
-HEADER = 8  # words of a position before those of its pieces: the coin, the section; the last four for a wrong book
+# Words of a position before those of its pieces: the coin, the section, two for rounding, and four for a wrong book.
+HEADER = 8
 
 
 @dataclass(frozen=True)
@@ -279,7 +285,8 @@ def choose(curriculum: Curriculum, shelf: Shelf, progress: NDArray[np.float64], 
     """Decide what is open, for every example of a shelf at once.
 
     Shown are the needed pieces and floor(share · others) of the others; floor(rate · shown) of those are closed,
-    drawn without replacement; the coin decides whether the rate holds in all sections or in one.
+    drawn without replacement; the coin decides whether the rate holds in all sections or in one. `rounding` may be by
+    chance instead: a book of one piece is then closed in a share of the examples, and not all at once at a rate of 1.
     """
     batch, sections, longest = shelf.pieces.shape
     quiet = np.floor(curriculum.silence.at(progress) * _thought_counts(shelf) + 1e-9).astype(np.int64)
@@ -288,17 +295,20 @@ def choose(curriculum: Curriculum, shelf: Shelf, progress: NDArray[np.float64], 
     halves = np.ascontiguousarray(drawn[:, HEADER:]).view(np.uint32).reshape(batch, sections, longest, 2)
     shown = exists = shelf.pieces != NONE
     bits = _index_bits(exists)
+    extra = np.full((2, batch, sections), 1e-9)  # safe against 0.29 · 100 = 28.999...
+    if curriculum.rounding == "chance":
+        extra = _uniform(drawn[:, 2:4].T, sections)
     if curriculum.candidates == "needed":
         shown = exists & shelf.needed
         if curriculum.others > 0:
             rest = exists & ~shelf.needed
-            shown = shown | _first(halves[..., 0], rest, _share(curriculum.others, rest), bits)
+            shown = shown | _first(halves[..., 0], rest, _share(curriculum.others, rest, extra[0]), bits)
     rates = np.broadcast_to(curriculum.drop.at(progress)[:, None], (batch, sections))
     if curriculum.spread != "all":
         one = _one_of(drawn[:, 1], shown.any(-1))
         everywhere = (drawn[:, 0] >> np.uint64(11)) * 2.0**-53 >= curriculum.alone(progress)
         rates = np.where(everywhere[:, None] | one, rates, 0.0)
-    closed = _share(rates, shown)
+    closed = _share(rates, shown, extra[1])
     if curriculum.order == "given":
         opened = shown & ~_first(halves[..., 1], shown, closed, bits)
         return Opened(np.where(opened, np.arange(longest), NONE), quiet)
@@ -316,9 +326,19 @@ def _one_of(words_in: NDArray[np.uint64], among: NDArray[np.bool_]) -> NDArray[n
     return among & (np.cumsum(among, axis=-1) - 1 == (words_in % count).astype(np.int64)[:, None])
 
 
-def _share(rate: float | NDArray[np.float64], marked: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """floor(rate · number of marked entries), safe against 0.29 · 100 = 28.999..."""
-    return np.floor(rate * marked.sum(-1) + 1e-9).astype(np.int64)
+def _share(
+    rate: float | NDArray[np.float64], marked: NDArray[np.bool_], extra: NDArray[np.float64]
+) -> NDArray[np.int64]:
+    """rate · number of marked entries, made whole: floor(· + extra)."""
+    return np.floor(rate * marked.sum(-1) + extra).astype(np.int64)
+
+
+def _uniform(words_in: NDArray[np.uint64], sections: int) -> NDArray[np.float64]:
+    """A number in [0, 1) for every section, from one word for all of them: [..., S] (the finaliser of SplitMix64)."""
+    mixed = words_in[..., None] + np.arange(1, sections + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
+    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
+        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
+    return ((mixed ^ (mixed >> np.uint64(31))) >> np.uint64(11)) * 2.0**-53
 
 
 def open_fragments(shelf: Shelf, opened: Opened) -> Fragments:

@@ -80,7 +80,7 @@ def learn(
     skip_bad
         Leave out records that cannot be read, and count them.
     resume
-        Go on with an unfinished run in the folder, bit for bit; other settings may be left out.
+        Go on with an unfinished run in the folder, bit for bit; its settings need not be said again.
     allow_changes
         Go on even if data, settings or tokenizer have changed since.
     force
@@ -156,7 +156,7 @@ def prepare(
     set_
         Any other setting as key=value.
     resume
-        Go on with an unfinished run in the folder, bit for bit; other settings may be left out.
+        Go on with an unfinished run in the folder, bit for bit; its settings need not be said again.
     allow_changes
         Go on even if data, settings or tokenizer have changed since.
     force
@@ -218,17 +218,14 @@ def _run(
 ) -> int:
     from openbook.records import Run
     from openbook.training.config import RunConfig
-    from openbook.training.settings import configured, validated
+    from openbook.training.settings import configured
 
     if going.resume and going.force:
         raise InputError("--resume goes on with a run and --force replaces it: give one of them")
     if going.allow_changes and not going.resume:
         raise InputError("--allow-changes is about going on with a run: give --resume with it")
-    nothing_said = file is None and not settings and all(value is None for value in flags.values())
-    if going.resume and nothing_said:
-        config = validated(RunConfig, Run(folder).read("config.json"))
-    else:
-        config = configured(RunConfig, file, settings, flags, stage)
+    base = Run(folder).read("config.json") if going.resume else stage  # what is not said again is as it was
+    config = configured(RunConfig, file, settings, flags, base)
     if dry_run and config.reading is not None:
         return _show_course(config, json)
     if dry_run:
@@ -288,9 +285,9 @@ def _show_plan(plan: dict[str, Any]) -> None:
             f"tokens and are left out; {plan['prompts_cut']:.0%} of the prompts are cut at their start",
             style="yellow",
         )
-    schedule = Table("progress", "closed", "silent thoughts", box=None, header_style="bold")
+    schedule = Table("progress", "closed", "examples without book", "silent thoughts", box=None, header_style="bold")
     for point in plan["schedule"]:
-        schedule.add_row(f"{point['progress']:.0%}", f"{point['closed']:.0%}", f"{point['silent']:.0%}")
+        schedule.add_row(*(f"{point[name]:.0%}" for name in ("progress", "closed", "without_book", "silent")))
     out.print(schedule)
 
 

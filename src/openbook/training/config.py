@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
-from openbook.curriculum import Curriculum, curriculum_named, preset
+from openbook.curriculum import PRESETS, Curriculum, curriculum_named, preset
 from openbook.errors import InputError
 from openbook.task.formats import STUDENT_TEXTS
 from openbook.task.text import THINK
@@ -172,6 +172,12 @@ def _curriculum(value: Any) -> Any:
     return value
 
 
+def _of_records(name: str) -> dict[str, Any]:
+    """What suits a user's text: it keeps its order, is closed by chance where pieces are few, and ends fully closed."""
+    tosses = PRESETS.get(name.partition(":")[0], {}).get("spread") == "coin"
+    return {"order": "given", "rounding": "chance", **({"spread": "all"} if tosses else {})}
+
+
 # What a student is trained with, unless something else is said: its slots answer at once, so only they carry loss.
 _STUDENT: dict[str, Any] = {
     "batch_size": 16,
@@ -234,6 +240,8 @@ class RunConfig(Strict):
         if not isinstance(values, dict):
             return values
         filled = dict(values)
+        if isinstance(filled.get("model"), str):  # a model by its path or name
+            filled["model"] = {"path": filled["model"]}
         if filled.get("data") is None and filled.get("task") is None:
             filled["task"] = {}
         _fit_to_student(filled)
@@ -257,9 +265,10 @@ class RunConfig(Strict):
         if isinstance(curriculum, str):
             curriculum = {"preset": curriculum}
         if isinstance(curriculum, dict):  # anything else is refused by its own rules
-            # What is not said of a curriculum is the default's; a user's text keeps its order unless told otherwise.
-            own = {"order": "given"} if filled.get("data") is not None else {}
-            curriculum = {"preset": DEFAULT, **own, **curriculum}
+            # What is not said of a curriculum is the default's, but for what suits records of a user.
+            curriculum = {"preset": DEFAULT, **curriculum}
+            own = _of_records(str(curriculum["preset"])) if filled.get("data") is not None else {}
+            curriculum = {**own, **curriculum}
         filled["curriculum"] = curriculum
         return filled
 

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM
 
-from openbook.book.shelf import Source
+from openbook.book.shelf import NONE, Source
 from openbook.curriculum import Plan
 from openbook.errors import InputError
 from openbook.training.config import RunConfig
@@ -59,11 +59,20 @@ def estimate(config: RunConfig) -> dict[str, Any]:
             {
                 "progress": p,
                 "closed": float(config.curriculum.drop.at(p)),
+                "without_book": _without_book(plan, p),
                 "silent": float(config.curriculum.silence.at(p)),
             }
             for p in (0.0, 0.3, 0.6, 1.0)
         ],
     }
+
+
+def _without_book(plan: Plan, progress: float) -> float:
+    """Share of the examples that have nothing of their book open, around a moment of training."""
+    count = min(PROBED, plan.total)
+    first = min(max(0, int(progress * plan.total) - count // 2), plan.total - count)
+    _, opened = plan.at(np.arange(first, first + count))
+    return round(float((opened.slots == NONE).all((1, 2)).mean()), 2)
 
 
 def tokens_of(config: RunConfig) -> int:

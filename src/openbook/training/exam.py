@@ -36,7 +36,7 @@ class Row:
     """One condition of the exam."""
 
     book: str  # "right" or "wrong"
-    open: float  # share of the book that is open: of every section, rounded up to whole pieces
+    open: float  # share of the book that is open: of every section, made whole by the curriculum's rounding
     pieces: float  # open pieces of an example, on average
     samples: int
     accuracy: float
