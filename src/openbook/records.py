@@ -189,6 +189,11 @@ class Run:
             raise InputError(f"{self.folder} is a file: name another folder with --out")
         if not all((self.folder / name).exists() for name in MARKS):
             raise InputError(f"{self.folder} is not empty and not a run: name another folder with --out")
+        if not force and not self.finished:
+            raise InputError(
+                f"{self.folder} holds a run already, which did not finish: go on with --resume, name another folder "
+                "with --out, or replace it with --force"
+            )
         if not force:
             raise InputError(f"{self.folder} holds a run already: name another folder with --out, or pass --force")
         foreign = sorted(self._names() - PARTS)

@@ -115,6 +115,14 @@ def test_a_book_longer_than_the_window_is_cut() -> None:
     places_hold_the_truth(it, secrets, asked)
 
 
+def test_a_book_without_sections_is_cut_too() -> None:
+    records = [{"prompt": "q", "completion": " a", "privileged_context": [f"fact {k} is {k}{k}{k}" for k in range(40)]}]
+    secrets = data_secrets(ListSource(records))
+    whole, cut = (books(subject(window=window), secrets, permutations=2) for window in (None, 64))
+    assert len(whole.texts) == 2 and min(map(len, whole.texts)) > 64
+    assert max(map(len, cut.texts)) <= 64 and sorted(cut.secret_k) == sorted(whole.secret_k)
+
+
 @pytest.mark.parametrize("style", ["bare", "template", "few-shot"])
 def test_prompts_tell_what_they_should(style) -> None:
     secrets, it = data_secrets(ListSource(RECORDS)), subject()

@@ -44,6 +44,20 @@ def test_a_base_lies_below_the_file_group_by_group(tmp_path: Path) -> None:
 def test_one_setting_of_a_named_curriculum_can_be_changed(tmp_path: Path) -> None:
     config = read(tmp_path, "curriculum: anneal\n", "curriculum.spread=one")
     assert config.curriculum == curriculum_named("anneal", spread="one")
+    config = read(tmp_path, "seed: 1\n", "curriculum.spread=one", curriculum="fixed:0.5")  # by a flag
+    assert config.curriculum == curriculum_named("fixed:0.5", spread="one")
+
+
+def test_a_model_by_its_name(tmp_path: Path) -> None:
+    config = read(tmp_path, "model: somewhere\n", "model.dtype=bfloat16")
+    assert (config.model.path, config.model.dtype) == ("somewhere", "bfloat16")
+    assert read(tmp_path, "model: somewhere\n").model.path == "somewhere"
+
+
+@pytest.mark.parametrize("key", ["epochs", "learning_rate", "max_length"])
+def test_a_setting_that_stands_in_a_group_is_found_there(tmp_path: Path, key: str) -> None:
+    with pytest.raises(InputError, match=f"'{key}' is not a setting; did you mean 'training.{key}'"):
+        read(tmp_path, f"{key}: 5\n")
 
 
 def test_what_is_not_said_of_a_curriculum_is_as_in_annealing(tmp_path: Path) -> None:
@@ -55,8 +69,8 @@ def test_what_is_not_said_of_a_curriculum_is_as_in_annealing(tmp_path: Path) -> 
     ):
         found = read(tmp_path, text, setting).curriculum
         name, _, value = setting.removeprefix("curriculum.").partition("=")
-        order = {"order": "given"} if "data" in text else {}
-        assert found == curriculum_named("anneal", **{name: value, **order})
+        of_data = {"order": "given", "spread": "all", "rounding": "chance"} if "data" in text else {}
+        assert found == curriculum_named("anneal", **{**of_data, name: value})
     assert read(tmp_path, "curriculum: {drop: 0.1}\n").curriculum.spread == "coin"
 
 
@@ -70,6 +84,19 @@ def test_defaults_depend_on_where_examples_and_model_come_from(tmp_path: Path) -
     assert (
         read(tmp_path, "data: f\ntraining: {batch_size: 3}\ncurriculum: {order: shuffled}\n").training.batch_size == 3
     )
+
+
+def test_a_book_of_ones_own_ends_fully_closed_and_bit_by_bit() -> None:
+    for name in ("anneal", "fixed:0.2", "wrong-context"):
+        own = validated(RunConfig, {"data": "facts.jsonl", "curriculum": name}).curriculum
+        assert (own.spread, own.rounding, own.order) == ("all", "chance", "given")
+        task = validated(RunConfig, {"curriculum": name}).curriculum
+        assert (task.spread, task.rounding, task.order) == ("coin", "floor", "shuffled")  # as in the study
+    patient = validated(RunConfig, {"data": "facts.jsonl", "curriculum": "patient"}).curriculum
+    assert isinstance(patient.spread, Schedule) and patient.rounding == "chance"
+    told = {"preset": "anneal", "spread": "coin", "rounding": "floor"}
+    own = validated(RunConfig, {"data": "facts.jsonl", "curriculum": told}).curriculum
+    assert (own.spread, own.rounding) == ("coin", "floor")
 
 
 def test_a_config_survives_its_own_record() -> None:

@@ -153,6 +153,12 @@ def test_a_damaged_model_is_refused_with_its_path(tmp_path: Path, damage: str) -
         load(str(folder))
 
 
+@pytest.mark.parametrize("path", ["./modles/llama", "/nowhere/llama", "~/llama", "runs/a/b"])
+def test_a_folder_that_is_not_there_is_not_looked_for_elsewhere(path: str) -> None:
+    with pytest.raises(InputError, match="no such folder"):
+        load(path)
+
+
 def test_what_is_no_model_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="no model there"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import os
 import pickle
 import random
@@ -18,6 +19,7 @@ import pytest
 from tests.faults import SETTINGS, STEPS, config, in_a_child, killed, same, signalled
 from tests.tiny import chatting, tiny
 
+from openbook.cli import main
 from openbook.errors import InputError
 from openbook.records import Run
 from openbook.training import checkpoint
@@ -216,6 +218,32 @@ def test_a_second_writer_is_refused(tmp_path: Path) -> None:
     with Run(folder).lock(), pytest.raises(InputError, match="another process is writing"):
         carry_out(config(learning_rate=0.02), folder, resume=True, allow_changes=True)
     assert Run(folder).read("config.json") == before
+
+
+def test_what_is_said_on_going_on_lies_over_what_the_run_was_told(tmp_path: Path, capsys: Any) -> None:
+    facts = [{"prompt": f"Who is {k}?", "completion": " Orm", "privileged_context": ["Orm is."]} for k in range(64)]
+    data, folder = tmp_path / "facts.jsonl", tmp_path / "run"
+    data.write_text("".join(json.dumps(record) + "\n" for record in facts))
+    small = ["--set", "model.hidden_size=16", "--set", "model.layers=1", "--set", "model.heads=2"]
+
+    def work() -> None:
+        with signalled(5):
+            main(["learn", "--data", str(data), *small, "--out", str(folder)])
+
+    in_a_child(work)
+    assert main(["learn", "--resume", "--epochs", "2", "--out", str(folder)]) == 2
+    complaint = " ".join(capsys.readouterr().err.split())
+    assert "config: training.epochs was 1, is 2 (pass" in complaint
+    assert main(["learn", "--data", str(data), *small, "--out", str(folder)]) == 2
+    assert "which did not finish: go on with --resume" in " ".join(capsys.readouterr().err.split())
+    assert main(["exam", str(folder)]) == 2
+    assert "go on with `openbook learn --resume --out" in " ".join(capsys.readouterr().err.split())
+    before = Run(folder).read("config.json")
+    wider = ["--allow-changes", "--set", "model.hidden_size=32"]
+    assert main(["learn", "--resume", *wider, "--out", str(folder)]) == 2
+    assert "is of another model" in capsys.readouterr().err and Run(folder).read("config.json") == before
+    assert main(["learn", "--resume", "--out", str(folder)]) == 0
+    assert Run(folder).read("result.json")["samples"] == 64 and not (folder / "changes.json").exists()
 
 
 def test_a_changed_run_is_refused_and_the_change_named(tmp_path: Path) -> None:

@@ -67,16 +67,16 @@ def books(subject: Subject, secrets: Secrets, permutations: int, seed: int = 0) 
     for order in range(permutations):
         random = generator(seed, "audit permutation", order)
         for document in secrets.documents:
-            text, last, shown = opening, "", 0
+            text, last, shown = opening, None, 0
             for group in document:
                 for number in random.permutation(members[group]).tolist() if group in members else []:
                     secret = secrets.items[number]
                     heading = subject.tokens(secrets.heading(group)) if group != last else ()
                     known, truth, tail = subject.all_tokens([secret.known, secret.truth, secret.tail])
                     size = len(heading) + len(known) + len(truth) + len(tail)
-                    if subject.window is not None and len(text) + size > subject.window and last:
+                    if subject.window is not None and len(text) + size > subject.window and last is not None:
                         asked.texts.append(text)
-                        text, heading, last = opening, subject.tokens(secrets.heading(group)), ""
+                        text, heading, last = opening, subject.tokens(secrets.heading(group)), None
                     shown = shown + 1 if group == last else 0
                     last = group
                     before = text + heading + known or subject.start

@@ -89,7 +89,7 @@ def exam(
 def _show(rows: list[dict[str, Any]]) -> None:
     headers = ["book", "open", "pieces", "accuracy", "95 % interval", "chance", "exact match"]
     generated = rows[0]["generated_match"] is not None
-    table = Table(*headers, *(["written match"] if generated else []), box=None, header_style="bold")
+    table = Table(*headers, *(["written"] if generated else []), box=None, header_style="bold")
     for row in rows:
         cells = [
             row["book"],
@@ -103,6 +103,8 @@ def _show(rows: list[dict[str, Any]]) -> None:
         table.add_row(*cells, *([f"{row['generated_match']:.3f}"] if generated else []))
     out.print(table)
     out.print(f"{rows[0]['samples']} examples; intervals are clustered by example", style="dim")
+    if generated:
+        out.print("written: exact matches of what the model writes by itself", style="dim")
 
 
 def _draw(rows: list[dict[str, Any]], path: Path) -> None:

@@ -165,6 +165,19 @@ def read_state(found: Found) -> dict[str, Any]:
     return json.loads((found.folder / "state.json").read_text())
 
 
+def check_fits(found: Found, model: Any) -> None:
+    """Refuse a checkpoint of a model of another shape, before anything of a run is touched."""
+    own = {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
+    with safe_open(found.folder / "model.safetensors", "pt") as file:
+        saved = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118 - not a dictionary
+    for name, shape in saved.items():
+        if own.get(name) != shape:
+            raise InputError(
+                f"{found.folder} is of another model: {name} is {shape} there and {own.get(name, 'not there')} here; "
+                "go on with the model that the run began with"
+            )
+
+
 def load_weights(found: Found, model: Any) -> None:
     """Put the checkpoint's weights into the model; tied weights follow."""
     missing, unexpected = model.load_state_dict(load_file(found.folder / "model.safetensors"), strict=False)

@@ -284,7 +284,7 @@ class Encoder:
                 raise InputError(
                     f"{name(row)}: the completion has {sizes[row] - len(context)} tokens and "
                     f"{len(context) - len(places)} must stand before it, which does not fit into a window of "
-                    f"{self.max_length}: raise max_length or shorten it"
+                    f"{self.max_length}: raise training.max_length or shorten it"
                 )
             keep[start + places[:excess]] = False
         rows = np.repeat(np.arange(len(encoded)), sizes)

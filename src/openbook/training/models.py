@@ -86,6 +86,8 @@ def model_folder(path: str) -> str:
         return str(folder / "model")
     if folder.is_dir() and not (folder / "config.json").exists():
         raise InputError(f"{path}: no model there: a model's folder has a config.json")
+    if not folder.exists() and (path.startswith((".", "/", "~")) or path.count("/") > 1):  # no name of the hub
+        raise InputError(f"{path}: no such folder")
     return path
 
 

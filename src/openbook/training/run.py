@@ -171,6 +171,8 @@ def carry_out(
         say(line)
     own_exam, frame = exam_source if config.exam.data else None, encoder.frame if encoder.chat else None
     settings, data = config.model_dump(mode="json"), data_record(source, tokenizer, own_exam, frame)
+    if resume and allow_changes and (found := checkpoint.newest(Run(folder).checkpoints)):
+        checkpoint.check_fits(found, model)
     if not is_first():
         wait_for_all()  # until the folder is there
         run: Run = Onlooker(folder)
@@ -292,6 +294,8 @@ def reopen(
     if isinstance(settings, dict) and "architectures" in settings:
         raise InputError(f"{folder} is a model and not a run: name the folder that `openbook learn` has left")
     config = validated(RunConfig, settings)
+    if not run.finished:
+        raise InputError(f"{folder} did not finish: go on with `openbook learn --resume --out {folder}`")
     if damage := run.damage():
         raise InputError(f"{folder} cannot be used: {'; '.join(damage[:3])}")
     if lengths is not None:

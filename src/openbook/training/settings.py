@@ -61,12 +61,17 @@ def set_key(values: dict[str, Any], key: str, value: Any) -> None:
     *path, last = key.split(".")
     for part in path:
         inner = values.get(part)
-        if isinstance(inner, str):  # a curriculum by name, of which one setting is changed
-            inner = {"preset": inner}
+        if isinstance(inner, str):  # of which one setting is changed
+            inner = named(part, inner)
         if not isinstance(inner, dict | None):
             raise InputError(f"'{key}' cannot be set: '{part}' is {inner!r}, not a group of settings")
         values[part] = values = dict(inner or {})
     values[last] = value
+
+
+def named(group: str, name: str) -> dict[str, str]:
+    """A group of settings that was given by a name: a model's path, or a curriculum's preset."""
+    return {"path" if group == "model" else "preset": name}
 
 
 def over(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
@@ -78,7 +83,7 @@ def over(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
     for key, value in values.items():
         below = base.get(key)
         if isinstance(value, dict) and isinstance(below, str):
-            below = {"preset": below}
+            below = named(key, below)
         if isinstance(value, dict) and isinstance(below, dict) and "preset" not in value:
             value = over(below, value)
         result[key] = value
@@ -92,17 +97,26 @@ def configured(
     flags: dict[str, Any],
     base: dict[str, Any] | None = None,
 ) -> Config:
-    """A config: `base`, a YAML file over it, `key=value` settings over that, and command-line flags over those."""
+    """A config: `base`, a YAML file over it, `key=value` settings over that, and command-line flags over those.
+
+    A flag that names a whole group, as `--curriculum` does, lies below settings of that group.
+    """
     values = over(base or {}, read_yaml(file) if file is not None else {})
-    for setting in settings:
-        key, equals, text = setting.partition("=")
-        if not equals:
-            raise InputError(f"'{setting}' is not a setting: write it as key=value, for instance training.epochs=3")
-        set_key(values, key.strip(), _yaml(text, f"--set {setting}"))
-    for key, value in flags.items():
-        if value is not None:
-            set_key(values, key, value)
+    told = [_setting(setting) for setting in settings]
+    given = {key: value for key, value in flags.items() if value is not None}
+    groups = {key for key in given if any(name.startswith(f"{key}.") for name, _ in told)}
+    for key in groups:
+        set_key(values, key, given[key])
+    for key, value in [*told, *((key, value) for key, value in given.items() if key not in groups)]:
+        set_key(values, key, value)
     return validated(kind, values)
+
+
+def _setting(text: str) -> tuple[str, Any]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise InputError(f"'{text}' is not a setting: write it as key=value, for instance training.epochs=3")
+    return key.strip(), _yaml(value, f"--set {text}")
 
 
 def validated(kind: type[Config], values: dict[str, Any]) -> Config:
@@ -115,7 +129,9 @@ def validated(kind: type[Config], values: dict[str, Any]) -> Config:
             path = [str(part) for part in problem["loc"] if not str(part).startswith("function-")]
             key = ".".join(path)
             if problem["type"] == "extra_forbidden":
-                lines.append(f"'{key}' is not a setting{nearest(path[-1], _keys(kind, path[:-1]))}")
+                deeper = [place for place in _places(kind) if place.endswith(f".{path[-1]}")]
+                hint = f"; did you mean '{deeper[0]}'?" if deeper else nearest(path[-1], _keys(kind, path[:-1]))
+                lines.append(f"'{key}' is not a setting{hint}")
             else:
                 lines.append(f"{key or 'config'}: {problem['msg'].removeprefix('Value error, ')}" + _given(problem))
         raise InputError("; ".join(lines)) from None
@@ -128,10 +144,24 @@ def _given(problem: Any) -> str:
 def _keys(kind: type[BaseModel], path: list[str]) -> list[str]:
     """The settings that exist at a place in the config."""
     for part in path:
-        annotation = kind.model_fields[part].annotation if part in kind.model_fields else None
-        options = [annotation, *getattr(annotation, "__args__", ())]
-        inner = next((o for o in options if isinstance(o, type) and issubclass(o, BaseModel)), None)
+        inner = _inner(kind, part)
         if inner is None:
             return []
         kind = inner
     return list(kind.model_fields)
+
+
+def _inner(kind: type[BaseModel], part: str) -> type[BaseModel] | None:
+    """The group of settings that a field is, if it is one."""
+    annotation = kind.model_fields[part].annotation if part in kind.model_fields else None
+    options = [annotation, *getattr(annotation, "__args__", ())]
+    return next((o for o in options if isinstance(o, type) and issubclass(o, BaseModel)), None)
+
+
+def _places(kind: type[BaseModel], before: str = "") -> list[str]:
+    """All settings with their groups before them: `training.epochs`."""
+    places = []
+    for name in kind.model_fields:
+        inner = _inner(kind, name)
+        places += [before + name] if inner is None else [before + name, *_places(inner, f"{before}{name}.")]
+    return places
