@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from openbook.curriculum import PRESETS, preset
 from openbook.errors import InputError
 from openbook.records import Run
+from openbook.report.overview import curriculum_name
 from openbook.report.own_runs import write_report
 
 EXAM = [
@@ -122,8 +124,58 @@ def test_a_models_folder_is_not_a_run(run: Path, tmp_path: Path) -> None:
 
 def test_an_empty_folder_and_a_folder_of_something_else(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
-    _, (one,) = shown([tmp_path / "empty"], tmp_path)
-    assert one["status"] == "damaged" and "not a run" in one["notices"][0]
+    text, (one,) = shown([tmp_path / "empty"], tmp_path)
+    assert one["status"] == "foreign" and "not a run" in one["notices"][0] and "damaged" not in text.split("<body>")[1]
+
+
+def test_a_folder_of_runs_stands_for_them(run: Path, tmp_path: Path) -> None:
+    sweep = tmp_path / "sweep"
+    for name in ("seed=1", "seed=0"):
+        shutil.copytree(run, sweep / name)
+    (sweep / "jobs").mkdir()
+    (sweep / "sweep.json").write_text("{}")
+    text, described = shown([sweep, run], tmp_path)
+    assert [one["source"] for one in described] == [str(sweep / "seed=0"), str(sweep / "seed=1"), str(run)]
+    assert {one["status"] for one in described} == {"done"} and f"openbook report {sweep} {run}" in text
+
+
+def test_runs_are_compared_before_they_are_shown(run: Path, tmp_path: Path) -> None:
+    text, _ = shown([run], tmp_path)
+    assert "side by side" not in text
+    plain = tmp_path / "plain"
+    record = Run.create(plain, {**CONFIG, "curriculum": {"drop": "1@0"}, "seed": 7}, {"examples": 10})
+    record.log(step=10, closed_book=0.2, open_book=0.2)
+    record.log(step=20, closed_book=0.31, open_book=0.3)
+    exam = [{**row, "accuracy": 0.31, "low": 0.3, "high": 0.32} for row in (EXAM[0], EXAM[2])]
+    accuracy = {"closed_book": 0.31, "open_book": 0.3}
+    record.finish({"accuracy": accuracy, "samples": 1280, "steps": 20, "chance": 0.125, "exam": exam})
+    unfinished = tmp_path / "begun"
+    Run.create(unfinished, CONFIG, {})
+    text, described = shown([run, plain, unfinished], tmp_path)
+    first, rest = text.split('<section id="good"')
+    assert "The runs side by side" in first and len(described) == 3
+    cells = [cell.partition("<")[0] for cell in first.split("<td data-label=")[1:]]
+    assert [cell.partition(">")[2] for cell in cells] == [
+        *("good", "MLT(3, 8)", "anneal", "", "10", "90.0%", "89.0% to 90.0%", "99.0%", "12.5%"),
+        *("plain", "MLT(3, 8)", "no-context", "7", "1,280", "31.0%", "30.0% to 32.0%", "30.0%", "12.5%"),
+    ]
+    chart = tmp_path / "charts" / "overview-curves.svg"
+    assert chart.exists() and "plain ends at 31%" in first and "curriculum no-context" in rest
+
+
+@pytest.mark.parametrize(
+    "told, name",
+    [
+        *(
+            (preset("fixed:0.2" if name == "fixed" else name), "fixed:0.2" if name == "fixed" else name)
+            for name in PRESETS
+        ),
+        ({"drop": "0.5@0"}, "fixed:0.5"),
+        ({"drop": "0@0,1@0.8"}, "closed at 0@0,1@0.8"),
+    ],
+)
+def test_a_curriculum_is_called_by_its_name(told: dict[str, Any], name: str) -> None:
+    assert curriculum_name(told) == name
 
 
 def test_runs_of_the_same_name_do_not_get_into_each_others_way(run: Path, tmp_path: Path) -> None:
@@ -147,7 +199,10 @@ def test_an_audit_shows_its_attacks_and_its_verdict(tmp_path: Path) -> None:
     file = tmp_path / "audit.json"
     file.write_text(json.dumps({"verdict": "not recovered", "attacks": [attack], "run": "runs/x"}))
     text, (one,) = shown([file], tmp_path)
-    assert one["status"] == "done" and "not recovered" in text and "7.40%" in text
+    assert one["status"] == "done" and "✓ not recovered" in text and "7.40%" in text
+    for verdict, badge in (("void", "? void"), ("leaked", "✗ leaked"), ("unheard of", "✓ finished")):
+        file.write_text(json.dumps({"verdict": verdict, "attacks": [attack], "run": "runs/x"}))
+        assert badge in shown([file], tmp_path)[0]
 
 
 @pytest.mark.parametrize(

@@ -20,8 +20,8 @@ def report(
 ) -> None:
     """Put runs on one self-contained page: learning curves, context reliance, audit.
 
-    Takes folders of runs, and files that `openbook exam --json` or `openbook audit --json` printed. A run that did
-    not finish or was damaged is shown as such.
+    Takes folders of runs or of several runs (a sweep's), and files that `openbook exam --json` or `openbook audit
+    --json` printed. Two runs and more are compared first. A run that did not finish or was damaged is shown as such.
 
         openbook report runs/facts runs/other --out report/index.html
 

@@ -1,7 +1,7 @@
 """A user's own runs on one page: learning curves, the exam, what `openbook exam` and `openbook audit` found.
 
-Arguments are folders of runs, and JSON files that `openbook exam --json` or `openbook audit --json` printed. A run that
-did not finish or was damaged is shown as such, with all that can still be read of it.
+Arguments are folders of runs or of several runs (a sweep's), and JSON files that `openbook exam --json` or `openbook
+audit --json` printed. A run that did not finish or was damaged is shown as such, with all that can still be read of it.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from markupsafe import Markup
 
 from openbook.errors import InputError
 from openbook.experiments.figures import Axis, Chart, Level, Panel, Series, Table, share
-from openbook.records import CHANGES, MANIFEST, Run
+from openbook.records import CHANGES, MANIFEST, MARKS, PARTS, Run
+from openbook.report.overview import INCOMPLETE, NAME, curriculum_name, learned, overview
 from openbook.report.page import Page, Section, commands, paragraphs, write
 
-_INCOMPLETE = (KeyError, TypeError, ValueError, AttributeError, IndexError)  # what an unexpected file may lead to
+BADGES = {"leaked": "leaked", "not recovered": "not-recovered", "void": "void", "inapplicable": "inapplicable"}
 
 
 def write_report(paths: Sequence[Path], out: Path) -> tuple[Path, list[dict[str, Any]]]:
@@ -28,38 +29,50 @@ def write_report(paths: Sequence[Path], out: Path) -> tuple[Path, list[dict[str,
     missing = [str(path) for path in paths if not path.exists()]
     if missing:
         raise InputError(f"{', '.join(missing)} does not exist: give folders of runs or JSON files")
+    asked, paths = paths, [run for path in paths for run in _runs_in(path)]
     names = _names(paths)
     sections = [
         _run(path, name) if path.is_dir() else _file(path, name) for path, name in zip(paths, names, strict=True)
     ]
-    counted = {status: sum(s.status == status for s in sections) for status in ("done", "unfinished", "damaged")}
-    labels = {"done": "finished", "unfinished": "unfinished", "damaged": "damaged"}
-    page = Page(
-        title="Runs of openbook",
-        tagline="Study with the book open, sit the exam with the book closed.",
-        lead=paragraphs("What these runs recorded of themselves. Nothing was run again to make this page."),
-        sections=sections,
-        again=_again(paths),
-        foot=Markup(""),
-        counts=[(str(count), labels[status]) for status, count in counted.items() if count],
-    )
+    labels = {"done": "finished", "unfinished": "unfinished", "damaged": "damaged", "foreign": "not a run"}
+    counted = {status: sum(s.status == status for s in sections) for status in labels}
     described = [
         {"name": s.name, "source": str(p), "status": s.status, "notices": s.notices}
         for s, p in zip(sections, paths, strict=True)
     ]
+    compared = overview([(name, path) for name, path in zip(names, paths, strict=True) if path.is_dir()])
+    page = Page(
+        title="Runs of openbook",
+        tagline="Study with the book open, sit the exam with the book closed.",
+        lead=paragraphs("What these runs recorded of themselves. Nothing was run again to make this page."),
+        sections=[*([compared] if compared else []), *sections],
+        again=_again(asked),
+        foot=Markup(""),
+        counts=[(str(count), labels[status]) for status, count in counted.items() if count],
+    )
     return write(page, out), described
+
+
+def _runs_in(path: Path) -> list[Path]:
+    """A run or a file as it is; the runs in a folder that is none itself, as a sweep's and that of an audit's arms."""
+    if not path.is_dir() or any((path / part).exists() for part in PARTS):
+        return [path]
+    inner = sorted(folder for folder in path.iterdir() if all((folder / mark).exists() for mark in MARKS))
+    return inner or [path]
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
     """A name for each that can be an anchor, none twice."""
-    names = ["main", "again"]  # the page's own
+    names = ["main", "again", NAME]  # the page's own
+    own = len(names)
     for path in paths:
-        base = "".join(c if c.isalnum() or c in "-_" else "-" for c in path.absolute().stem) or "run"
+        called = path.absolute().name if path.is_dir() else path.stem
+        base = "".join(c if c.isalnum() or c in "-_" else "-" for c in called) or "run"
         name, again = base, 2
         while name in names:
             name, again = f"{base}-{again}", again + 1
         names.append(name)
-    return names[2:]
+    return names[own:]
 
 
 def _again(paths: Sequence[Path]) -> Markup:
@@ -92,11 +105,14 @@ def _run(folder: Path, name: str) -> Section:
         problems.append(f"{lost} line(s) of metrics.jsonl cannot be read and were left out.")
     if isinstance(config, dict) and "curriculum" not in config:
         problems.append("Its config.json is not a run's: name the folder that `openbook learn` has left.")
-    if config is None and not problems:
-        problems.append("There is no config.json: this is not a run of openbook, or all of it was lost.")
+    foreign = not any((folder / part).exists() for part in PARTS)
+    if foreign:
+        problems.append("Nothing in it is of a run, and no folder in it is one: it is not a run of openbook.")
+    elif config is None and not problems:
+        problems.append("There is no config.json: most of this run was lost.")
     try:
         story, figures = _told(config, result), _figures(name, metrics, result, _loss_of(config))
-    except _INCOMPLETE as error:
+    except INCOMPLETE as error:
         problems.append(f"config.json or result.json lacks something that a run writes ({error!r}).")
         story, figures = _told(None, None), _figures(name, metrics, None)
     begun = not (folder / MANIFEST).exists()
@@ -105,7 +121,7 @@ def _run(folder: Path, name: str) -> Section:
             problems += [f"{line}." for line in Run(folder).damage()]
         except (OSError, ValueError, AttributeError) as error:
             problems.append(f"{MANIFEST} cannot be read ({type(error).__name__}).")
-    status = "damaged" if problems else ("unfinished" if begun else "done")
+    status = "foreign" if foreign else "damaged" if problems else "unfinished" if begun else "done"
     if begun and config is not None:
         last = max((line.get("step", 0) for line in metrics), default=0)
         problems.append(f"The run did not finish; the last logged step is {last:,}. Go on with --resume.")
@@ -114,7 +130,7 @@ def _run(folder: Path, name: str) -> Section:
     if changes := read(CHANGES):
         try:
             said = "; ".join(line for change in changes for line in change["changes"])
-        except _INCOMPLETE:
+        except INCOMPLETE:
             said = f"{CHANGES} does not say which"
         problems.append(f"It went on with other settings than it was begun with: {said}.")
     return Section(
@@ -150,10 +166,12 @@ def _metrics(path: Path) -> tuple[list[dict[str, Any]], int]:
 def _told(config: Any, result: Any) -> str:
     if not isinstance(config, dict):
         return "What it was told is not known."
-    task, curriculum = config.get("task"), config.get("curriculum") or {}
-    what = f"MLT({task['depth']}, {task['chars']})" if isinstance(task, dict) else str(config.get("data"))
+    curriculum = config.get("curriculum") or {}
     start = (config.get("model") or {}).get("path") or "a model made from scratch"
-    told = f"Learned {what}, starting from {start}; pieces dropped at {curriculum.get('drop', '?')} (rate@progress)."
+    how = f"{curriculum_name(curriculum)} ({curriculum['drop']} closed, rate@progress)" if curriculum else "not known"
+    told = (
+        f"Learned {learned(config)}, starting from {start}; curriculum {how}, seed {config.get('seed', 'not known')}."
+    )
     if isinstance(result, dict) and "accuracy" in result:
         share = result["accuracy"]
         told += (
@@ -243,7 +261,7 @@ def _file(path: Path, name: str) -> Section:
             and "open" in found["rows"][0]
         ):
             return _exam(found, name, where)
-    except _INCOMPLETE as error:
+    except INCOMPLETE as error:
         notice = f"{path.name} lacks something that its command writes ({error})."
         return Section(name, path.name, where, "A file that is not complete.", status="damaged", notices=[notice])
     notice = "Give folders of runs, or what `openbook exam --json` or `openbook audit --json` printed."
@@ -296,6 +314,7 @@ def _audit(found: dict[str, Any], name: str, where: str) -> Section:
         f"Can the book be read back out of the model? Verdict: "
         f"{found.get('statement') or found.get('verdict') or 'not given'}.",
         status="done",
+        badge=BADGES.get(str(found.get("verdict")), ""),
         figures=[
             Table(
                 f"{name}-attacks",
