@@ -15,7 +15,7 @@ PLAIN = {"prompt": "Capital of Chad?", "completion": " N'Djamena"}
 
 def test_prompt_and_completion() -> None:
     example = example_from_record(PLAIN)
-    assert (example.prompt, example.sections, example.history) == ("Capital of Chad?", (), ())
+    assert (example.prompt, example.sections, example.history) == ("Capital of Chad?", (), None)
     assert [(part.kind, part.text) for part in example.completion] == [(Kind.ANSWER, " N'Djamena")]
 
 

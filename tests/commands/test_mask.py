@@ -76,6 +76,21 @@ def test_a_models_tokenizer_template_and_window_are_used(tmp_path: Path, told: A
     assert f"{long}:1" in complaint and "window of 512" in complaint
 
 
+def test_a_conversation_without_a_template_has_a_line_for_each_message(tmp_path: Path, told: Any) -> None:
+    asked = [{"role": "user", "content": "Colour of the flag?"}, {"role": "assistant", "content": "Green."}]
+    plain = {"prompt": "Colour of the flag?", "completion": " Green."}
+    system = {"role": "system", "content": "Answer in a word."}
+    records = [{"messages": asked}, {"messages": [system, *asked]}, plain]
+    settings = ("--set", "training.shuffle=false", "--examples", 3)
+    shown, code = told("mask", "--data", data(tmp_path, *records), *settings)
+    texts = ["".join(token["text"] for token in example["tokens"]) for example in shown["examples"]]
+    assert code == 0 and texts == [
+        "Colour of the flag?\nGreen.<END>",
+        "system: Answer in a word.\nColour of the flag?\nGreen.<END>",
+        "Colour of the flag? Green.<END>",
+    ]
+
+
 def test_what_is_shown_is_what_is_learned(tmp_path: Path, told: Any) -> None:
     """Thinking tokens that a file of `openbook task` has written out, and the window of a model that is to be made."""
     core = PreTrainedTokenizerFast(tokenizer_object=byte_level().backend_tokenizer, eos_token="<END>")

@@ -165,7 +165,7 @@ def test_what_was_said_before_is_context() -> None:
     assert chatting().decode(batch.ids[0]) == turns.replace("Who?", "B\n\nWho?")
     assert [chatting().decode(row[row != IGNORED]) for row in batch.labels] == ["Orm<|im_end|>\n", "Ilva<|im_end|>\n"]
     plain = encoded(talk, chatting(), chat=False)
-    assert chatting().decode(plain.ids[0]) == "system: Be brief.\nuser: Hi\nassistant: Hello\nB\n\nWho?Orm<END>"
+    assert chatting().decode(plain.ids[0]) == "system: Be brief.\nuser: Hi\nassistant: Hello\nB\n\nWho?\nOrm<END>"
 
 
 @pytest.mark.parametrize(

@@ -144,7 +144,7 @@ def secrets_of(config: RunConfig, source: Source, run: Path, canaries: Path | No
 
 def _frame(tokenizer: Any, config: RunConfig) -> Frame:
     """What the chat template, if one is used, puts around prompt and completion."""
-    return frame_of(tokenizer, (), bool(tokenizer.chat_template) if config.chat is None else config.chat)
+    return frame_of(tokenizer, None, bool(tokenizer.chat_template) if config.chat is None else config.chat)
 
 
 def attacks_for(

@@ -34,7 +34,7 @@ class Example:
     sections: tuple[Section, ...] = ()
     preamble: str = ""
     layout: Layout = LAYOUTS["plain"]
-    history: tuple[tuple[str, str], ...] = ()  # earlier messages of a conversation, (role, content)
+    history: tuple[tuple[str, str], ...] | None = None  # of a conversation: its earlier messages, (role, content)
 
     def parts(self, opened: Sequence[Sequence[int]] | None = None) -> list[Part]:
         """All parts with the given pieces open, in the given order (all of them, if none are named)."""

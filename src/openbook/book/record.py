@@ -34,7 +34,7 @@ def example_from_record(record: Any, where: str = "record") -> Example:
     for key in record:
         if typo := _typo(str(key)):
             raise InputError(f"{where}: '{key}' is not read: did you mean '{typo}'? (rename it if it is your own)")
-    history: tuple[tuple[str, str], ...] = ()
+    history: tuple[tuple[str, str], ...] | None = None
     if "messages" in record:
         *earlier, (_, prompt), (_, completion) = _messages(record["messages"], where)
         history = tuple(earlier)

@@ -63,7 +63,7 @@ class Shelf:
     completion: Fragments  # [B, *]
     kinds: NDArray[np.uint8]  # [B, *]: the kind of each completion fragment
     local: list[str] = field(default_factory=list)  # texts of the fragments LOCAL, LOCAL + 1, ...
-    histories: tuple[tuple[tuple[str, str], ...], ...] | None = None  # earlier messages, if any example has some
+    histories: tuple[tuple[tuple[str, str], ...] | None, ...] | None = None  # if any example is a conversation
 
     def __len__(self) -> int:
         return len(self.pieces)
@@ -158,5 +158,7 @@ def shelve(bank: Bank, examples: Sequence[Example], think: str = THINK) -> Shelf
         completion=completion,
         kinds=kinds,
         local=local,
-        histories=tuple(example.history for example in examples) if any(e.history for e in examples) else None,
+        histories=tuple(example.history for example in examples)
+        if any(e.history is not None for e in examples)
+        else None,
     )

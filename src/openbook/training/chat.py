@@ -11,6 +11,8 @@ from typing import Any
 
 from openbook.errors import InputError
 
+History = tuple[tuple[str, str], ...]  # role and content of each message
+
 _PROMPT, _COMPLETION = "OPENBOOK-PROMPT-MARK", "OPENBOOK-COMPLETION-MARK"
 
 
@@ -23,12 +25,16 @@ class Frame:
     end: str
 
 
-def frame_of(tokenizer: Any, history: tuple[tuple[str, str], ...], chat: bool) -> Frame:
-    """The frame for one conversation; without a chat template, the tokenizer's own start and end tokens."""
+def frame_of(tokenizer: Any, history: History | None, chat: bool) -> Frame:
+    """The frame for one example; without a chat template, the tokenizer's own start and end tokens.
+
+    `history` is what was said before in a conversation, which has each message on a line of its own then, or None for a
+    prompt and a completion, which stand as they are.
+    """
     if chat:
-        return _chat_frame(tokenizer, history)
-    earlier = "".join(f"{role}: {content}\n" for role, content in history)
-    return Frame(_start(tokenizer) + earlier, "", tokenizer.eos_token or "")
+        return _chat_frame(tokenizer, history or ())
+    earlier = "".join(f"{role}: {content}\n" for role, content in history or ())
+    return Frame(_start(tokenizer) + earlier, "" if history is None else "\n", tokenizer.eos_token or "")
 
 
 def _start(tokenizer: Any) -> str:
@@ -41,7 +47,7 @@ def _start(tokenizer: Any) -> str:
     return "".join(tokenizer.convert_ids_to_tokens(before))
 
 
-def _chat_frame(tokenizer: Any, history: tuple[tuple[str, str], ...]) -> Frame:
+def _chat_frame(tokenizer: Any, history: History) -> Frame:
     messages = [{"role": role, "content": content} for role, content in history]
     messages += [{"role": "user", "content": _PROMPT}, {"role": "assistant", "content": _COMPLETION}]
     if not getattr(tokenizer, "chat_template", None):

@@ -21,7 +21,7 @@ from openbook.book.shelf import CODE, LOCAL, NONE, Bank, Fragments, Shelf
 from openbook.curriculum import Opened, open_fragments, silenced
 from openbook.errors import InputError
 from openbook.task.text import COMPLETION_KINDS, THINK, Kind
-from openbook.training.chat import Frame, frame_of
+from openbook.training.chat import Frame, History, frame_of
 
 IGNORED = -100  # the label of a token without loss
 
@@ -159,7 +159,8 @@ class Encoder:
         self.tokenizer, self.bank, self.max_length, self.think = tokenizer, bank, max_length, think
         self.table = TokenTable(tokenizer, bank)
         self.chat = bool(getattr(tokenizer, "chat_template", None)) if chat is None else chat
-        self.frame: Frame = frame_of(tokenizer, (), self.chat)
+        self.frame: Frame = frame_of(tokenizer, None, self.chat)
+        self._frames: dict[Any, Frame] = {None: self.frame}
         self.with_loss = _WITH_LOSS[loss]
         self.start = bank.number(tokenizer.bos_token or tokenizer.eos_token or "")
 
@@ -233,6 +234,14 @@ class Encoder:
         ).astype(np.uint8)
         return shelf, fragments, kinds
 
+    def frame_of(self, history: History | None) -> Frame:
+        """What stands around an example; that of a conversation without earlier messages is made once."""
+        if history:
+            return frame_of(self.tokenizer, history, self.chat)
+        if history not in self._frames:
+            self._frames[history] = frame_of(self.tokenizer, history, self.chat)
+        return self._frames[history]
+
     def _framed(self, shelf: Shelf) -> tuple[Shelf, Fragments, Fragments, Fragments]:
         """What the chat template puts before the prompt, between prompt and completion, and at the end: [B, 1] each."""
         batch = len(shelf)
@@ -243,7 +252,7 @@ class Encoder:
         local = list(shelf.local)
         columns: list[list[int]] = [[], [], []]
         for history in shelf.histories:
-            frame = frame_of(self.tokenizer, history, self.chat)
+            frame = self.frame_of(history)
             for column, text in zip(columns, (frame.before, frame.between, frame.end), strict=True):
                 column.append(LOCAL + len(local) if text else NONE)
                 local += [text] if text else []

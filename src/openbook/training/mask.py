@@ -66,7 +66,8 @@ def _unknown(tokenizer: Any, labels: Any) -> list[str]:
 
 def _straddling(encoder: Encoder, shelf: Shelf, row: int) -> list[str]:
     """Whether the whole text would be cut into other tokens at the boundary of prompt and completion than here."""
-    prompt = encoder.frame.between or "".join(shelf.texts(shelf.prompt[row]))
+    history = shelf.histories[row] if shelf.histories is not None else None
+    prompt = encoder.frame_of(history).between or "".join(shelf.texts(shelf.prompt[row]))
     completion = "".join(shelf.texts(shelf.completion[row][:1]))
     if not prompt or not completion:
         return []
