@@ -9,8 +9,9 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from openbook.book.shelf import NONE, Source
-from openbook.curriculum import Plan
+from openbook.curriculum import Curriculum, Plan
 from openbook.errors import InputError
+from openbook.schedule import Schedule
 from openbook.training.config import RunConfig
 from openbook.training.encode import IGNORED, Encoder
 from openbook.training.models import (
@@ -59,7 +60,7 @@ def estimate(config: RunConfig) -> dict[str, Any]:
             {
                 "progress": p,
                 "closed": float(config.curriculum.drop.at(p)),
-                "without_book": _without_book(plan, p),
+                "without_book": _without_book(plan.source, config.curriculum, p),
                 "silent": float(config.curriculum.silence.at(p)),
             }
             for p in (0.0, 0.3, 0.6, 1.0)
@@ -67,11 +68,13 @@ def estimate(config: RunConfig) -> dict[str, Any]:
     }
 
 
-def _without_book(plan: Plan, progress: float) -> float:
-    """Share of the examples that have nothing of their book open, around a moment of training."""
-    count = min(PROBED, plan.total)
-    first = min(max(0, int(progress * plan.total) - count // 2), plan.total - count)
-    _, opened = plan.at(np.arange(first, first + count))
+def _without_book(source: Source, closing: Curriculum, progress: float) -> float:
+    """Share of the examples that have nothing of their book open at a moment of training."""
+    held: dict[str, Any] = {"drop": Schedule(((0.0, float(closing.drop.at(progress))),))}  # as it is then, throughout
+    if isinstance(closing.spread, Schedule):
+        held["spread"] = Schedule(((0.0, float(closing.spread.at(progress))),))
+    steady = Plan(source, closing.model_copy(update=held))
+    _, opened = steady.at(np.linspace(0, steady.total - 1, PROBED).astype(np.int64))
     return round(float((opened.slots == NONE).all((1, 2)).mean()), 2)
 
 
