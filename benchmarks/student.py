@@ -6,6 +6,7 @@
 that they may not see.
 `generator`: what drawing, encoding and packing a step's examples takes, in percent of the step.
 `padding`: tokens of a step that are padding, in percent.
+`share of ...`: where a step's time goes, as torch's profiler sees it, in percent.
 
 Everything on one thread, MLT(3, 8) and MLT(5, 8), strings of 20 to 40 characters, the book open.
 """
@@ -19,7 +20,7 @@ os.environ["OMP_NUM_THREADS"] = "1"
 import copy
 import functools
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -69,6 +70,36 @@ def training_step(model: StudentForCausalLM, step: dict[str, Any], optimizer: An
     optimizer.zero_grad()
 
 
+KINDS = {
+    "matrix products": ("aten::mm", "aten::bmm", "aten::addmm"),
+    "attention": ("aten::_scaled_dot_product_flash_attention_for_cpu",),
+    "element by element": (
+        "aten::mul",
+        "aten::add",
+        "aten::silu",
+        "aten::pow",
+        "aten::div",
+        "aten::neg",
+        "aten::rsqrt",
+    ),
+    "moving": ("aten::copy_", "aten::cat", "aten::index", "aten::scatter", "aten::gather", "aten::fill_", "aten::zero"),
+}
+
+
+def shares(step: Callable[[], None]) -> dict[str, float]:
+    """Percent of a step's time by kind of operation; what is left is Python's, autograd's and that of small ones."""
+    step()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+        step()
+    spent = {event.key: event.self_cpu_time_total for event in profiler.key_averages()}
+    total = sum(spent.values())
+    found = {
+        kind: 100 * sum(time for name, time in spent.items() if name.startswith(names)) / total
+        for kind, names in KINDS.items()
+    }
+    return {**found, "all else": 100 - sum(found.values())}
+
+
 def measure() -> Iterator[Row]:
     torch.set_num_threads(1)
     for depth in (3, 5):
@@ -90,6 +121,8 @@ def measure() -> Iterator[Row]:
         yield Row(
             "step", per_sample["ours"], "ms/sample", per_sample["stock"], better="less", extra=at, at=f"d={depth}"
         )
+        for kind, percent in shares(work["ours"]).items():
+            yield Row(f"share of {kind}", percent, "%", better="less", extra=at, at=f"d={depth}")
         yield Row("generator", 100 * making / seconds["ours"], "%", better="less", extra=at, at=f"d={depth}")
         tokens = [batch["attention_mask"] for step in batches for batch in step["micro_batches"]]
         padding = 1 - sum(int(mask.sum()) for mask in tokens) / sum(mask.numel() for mask in tokens)

@@ -236,14 +236,23 @@ class Run:
 
     @classmethod
     def resume(
-        cls, folder: Path | str, config: dict[str, Any], data: dict[str, Any], allow_changes: bool = False
+        cls,
+        folder: Path | str,
+        config: dict[str, Any],
+        data: dict[str, Any],
+        allow_changes: bool = False,
+        recorded: dict[str, Any] | None = None,
     ) -> Run:
-        """Take up an unfinished run again; refuses, naming the differences, when it is not the same run any more."""
+        """Take up an unfinished run again; refuses, naming the differences, when it is not the same run any more.
+
+        `recorded` is the run's own config as it is read now, if not as it was written.
+        """
         run = cls(folder)
+        before = run.read("config.json") if recorded is None else recorded
         changes = [
             f"{name}: {difference}"
-            for name, now in (("config", config), ("data", data))
-            for difference in differences(run.read(f"{name}.json"), now)
+            for name, earlier, now in (("config", before, config), ("data", run.read("data.json"), data))
+            for difference in differences(earlier, now)
         ]
         if changes and not allow_changes:
             raise InputError(

@@ -276,12 +276,18 @@ def test_a_book_that_does_not_fit_is_told(tmp_path: Path, told: Any, capsys: pyt
     facts, window = data(tmp_path, *[long] * 3), ("--set", "training.max_length=32")
     result, _ = told("learn", "--data", facts, *SMALL, *window, "--out", tmp_path / "run")
     (warning,) = result["warnings"]
+    assert "prompts" not in warning
     assert "3 pieces of the book of 3 examples do not fit into a window of 32 tokens" in warning
     assert Run(tmp_path / "run").read("result.json")["warnings"] == [warning]
     assert main(["learn", "--data", str(facts), *SMALL, *window, "--out", str(tmp_path / "other")]) == 0
     assert warning in " ".join(capsys.readouterr().err.split())
     assert main(["learn", "--data", str(facts), *SMALL, *window, "--curriculum", "no-dropout", "--dry-run"]) == 0
     assert "1 pieces of an example do not fit into the window of 32" in " ".join(capsys.readouterr().out.split())
+    asked = data(tmp_path, *[{**long, "prompt": "why " * 60}] * 3)
+    told_closed = (*SMALL, *window, "--curriculum", "no-context", "--force", "--out", tmp_path / "run")
+    result, _ = told("learn", "--data", asked, *told_closed)
+    assert "3 prompts of 3 do not fit" in result["warnings"][0] and len(result["warnings"]) == 1
+    facts = data(tmp_path, *[long] * 3)
     for fitting in (["--set", "training.max_length=200"], [*window, "--curriculum", "no-context"]):
         result, _ = told("learn", "--data", facts, *SMALL, *fitting, "--force", "--out", tmp_path / "run")
         assert result["warnings"] == []
@@ -305,13 +311,20 @@ def test_what_a_run_starts_from_is_not_replaced_by_it(tmp_path: Path, refused: A
     assert "model.path is" in said and "name another folder" in said and Run(tmp_path / "base").damage() == []
 
 
-def test_words_that_a_vocabulary_lacks_are_not_learned(tmp_path: Path, refused: Any) -> None:
+def test_words_that_a_vocabulary_lacks_are_not_learned(tmp_path: Path, refused: Any, told: Any) -> None:
     model = saved(tmp_path / "model", tokenizer=word_level())
     known = {"prompt": "who is king ?", "completion": " Orm"}
     facts = data(tmp_path, known, {**known, "completion": " Bjarne"})
     said = refused("learn", "--data", facts, "--model", model, "--out", tmp_path / "run")
     assert f"{facts}:2 (position 1): 1 target tokens are not in the model's vocabulary" in said and "<unk>" in said
     assert not (tmp_path / "run").exists()
+    exam = facts.rename(tmp_path / "exam.jsonl")  # of which nothing is learned
+    told_closed = ("--curriculum", "no-context", "--set", f"exam.data={exam}")
+    arguments = ("--data", data(tmp_path, known), "--model", model, *told_closed)
+    result, _ = told("learn", *arguments, "--out", tmp_path / "run")
+    assert result["warnings"] == [
+        "exam: 1 answers of 2 have words that the model's vocabulary lacks, so they can only be wrong"
+    ]
 
 
 def test_an_exam_that_training_has_seen_is_told(tmp_path: Path, told: Any) -> None:
@@ -321,8 +334,10 @@ def test_an_exam_that_training_has_seen_is_told(tmp_path: Path, told: Any) -> No
     assert [line[:40] for line in result["warnings"]] == ["100% of the exam's strings are among tho"]
     result, _ = told("learn", *few, "--samples", 500, "--set", "task.codebook=fresh", "--out", tmp_path / "fresh")
     assert result["warnings"] == []
-    result, _ = told("learn", *few, "--samples", 16, "--set", "task.lengths=[20, 40]", "--out", tmp_path / "long")
-    assert result["warnings"] == []
+    for longer in ("[20, 40]", "[800, 800]"):
+        arguments = ("--samples", 16, "--set", f"task.lengths={longer}", "--force", "--out", tmp_path / "long")
+        result, _ = told("learn", *few, *arguments)
+        assert result["warnings"] == []
 
 
 def test_the_exam_is_of_records_that_were_trained_on(tmp_path: Path, told: Any) -> None:

@@ -124,6 +124,7 @@ def test_a_models_folder_is_not_a_run(run: Path, tmp_path: Path) -> None:
 
 def test_an_empty_folder_and_a_folder_of_something_else(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / "runs").mkdir()  # as a folder of one's work may have
     text, (one,) = shown([tmp_path / "empty"], tmp_path)
     assert one["status"] == "foreign" and "not a run" in one["notices"][0] and "damaged" not in text.split("<body>")[1]
 
@@ -134,9 +135,14 @@ def test_a_folder_of_runs_stands_for_them(run: Path, tmp_path: Path) -> None:
         shutil.copytree(run, sweep / name)
     (sweep / "jobs").mkdir()
     (sweep / "sweep.json").write_text("{}")
+    shutil.copytree(run, sweep / "seed=2")
+    (sweep / "seed=2" / "data.json").unlink()
+    (sweep / "seed=3").mkdir()
+    (sweep / "seed=3" / "error.json").write_text('{"error": "out of memory"}')
     text, described = shown([sweep, run], tmp_path)
-    assert [one["source"] for one in described] == [str(sweep / "seed=0"), str(sweep / "seed=1"), str(run)]
-    assert {one["status"] for one in described} == {"done"} and f"openbook report {sweep} {run}" in text
+    assert [one["source"] for one in described] == [*(str(sweep / f"seed={k}") for k in range(4)), str(run)]
+    assert [one["status"] for one in described] == ["done", "done", "damaged", "damaged", "done"]
+    assert f"openbook report {sweep} {run}" in text
 
 
 def test_runs_are_compared_before_they_are_shown(run: Path, tmp_path: Path) -> None:

@@ -54,10 +54,19 @@ def test_a_model_by_its_name(tmp_path: Path) -> None:
     assert read(tmp_path, "model: somewhere\n").model.path == "somewhere"
 
 
-@pytest.mark.parametrize("key", ["epochs", "learning_rate", "max_length"])
-def test_a_setting_that_stands_in_a_group_is_found_there(tmp_path: Path, key: str) -> None:
-    with pytest.raises(InputError, match=f"'{key}' is not a setting; did you mean 'training.{key}'"):
-        read(tmp_path, f"{key}: 5\n")
+@pytest.mark.parametrize(
+    "told, meant",
+    [
+        ("epochs: 5", "training.epochs"),
+        ("learning_rate: 5", "training.learning_rate"),
+        ("max_length: 5", "training.max_length"),
+        ("training: {seed: 5}", "seed"),
+        ("training: {samples: 5}", "samples"),
+    ],
+)
+def test_a_setting_that_stands_elsewhere_is_found_there(tmp_path: Path, told: str, meant: str) -> None:
+    with pytest.raises(InputError, match=f"is not a setting; did you mean '{meant}'"):
+        read(tmp_path, told + "\n")
 
 
 def test_what_is_not_said_of_a_curriculum_is_as_in_annealing(tmp_path: Path) -> None:
@@ -97,6 +106,12 @@ def test_a_book_of_ones_own_ends_fully_closed_and_bit_by_bit() -> None:
     told = {"preset": "anneal", "spread": "coin", "rounding": "floor"}
     own = validated(RunConfig, {"data": "facts.jsonl", "curriculum": told}).curriculum
     assert (own.spread, own.rounding) == ("coin", "floor")
+
+
+def test_a_curriculum_recorded_before_there_was_a_rounding_is_read_as_it_was_meant() -> None:
+    recorded = validated(RunConfig, {"data": "facts.jsonl"}).model_dump(mode="json")
+    assert recorded["curriculum"].pop("rounding") == "chance"
+    assert validated(RunConfig, recorded).curriculum.rounding == "floor"
 
 
 def test_a_config_survives_its_own_record() -> None:

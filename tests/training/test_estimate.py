@@ -87,11 +87,12 @@ def test_a_model_that_is_not_at_hand_is_stood_in_for_by_its_shape(tmp_path: Path
 
 def test_the_plan_tells_how_many_examples_have_no_book(tmp_path: Path) -> None:
     record = {"prompt": "Who?", "completion": " Orm", "privileged_context": "Orm rules."}
-    (tmp_path / "facts.jsonl").write_text((json.dumps(record) + "\n") * 50)
-    own = {"data": str(tmp_path / "facts.jsonl"), "training": {"epochs": 4}}
-    points = {point["progress"]: point for point in estimate(validated(RunConfig, own))["schedule"]}
-    assert points[0.0]["without_book"] == 0 and points[1.0]["without_book"] == 1
-    assert points[0.3]["closed"] == 0.5 and 0.35 < points[0.3]["without_book"] < 0.65  # one piece is there or not
+    for records in (1, 50):
+        (tmp_path / "facts.jsonl").write_text((json.dumps(record) + "\n") * records)
+        own = {"data": str(tmp_path / "facts.jsonl"), "training": {"epochs": 200 // records}}
+        points = {point["progress"]: point for point in estimate(validated(RunConfig, own))["schedule"]}
+        assert points[0.0]["without_book"] == 0 and points[1.0]["without_book"] == 1
+        assert points[0.3]["closed"] == 0.5 and 0.35 < points[0.3]["without_book"] < 0.65  # one piece is there or not
     task = {"task": {"depth": 2, "chars": 4, "lengths": [4, 8]}, "curriculum": "anneal"}
     points = {point["progress"]: point for point in estimate(validated(RunConfig, task))["schedule"]}
     assert points[1.0]["closed"] == 1 and 0.35 < points[1.0]["without_book"] < 0.65  # the coin leaves half of them some

@@ -137,6 +137,9 @@ def test_a_window_is_no_longer_than_a_model_has_places_for(shape: Any) -> None:
     with pytest.raises(InputError, match="max_length is 65, but the model has vectors for 64 places"):
         check_window(model, 65)
     check_window(tiny("llama"), 9999)  # whose positions are angles
+    seeing = tiny("llama")
+    seeing.vision_position = torch.nn.Embedding(7, 4)  # as models have that see images as well
+    check_window(seeing, 9999)
 
 
 @pytest.mark.parametrize("damage", ["config", "weights", "cut weights"])

@@ -21,7 +21,7 @@ from tests.tiny import chatting, tiny
 
 from openbook.cli import main
 from openbook.errors import InputError
-from openbook.records import Run
+from openbook.records import Run, write_json
 from openbook.training import checkpoint
 from openbook.training.config import RunConfig
 from openbook.training.run import carry_out
@@ -239,9 +239,16 @@ def test_what_is_said_on_going_on_lies_over_what_the_run_was_told(tmp_path: Path
     assert main(["exam", str(folder)]) == 2
     assert "go on with `openbook learn --resume --out" in " ".join(capsys.readouterr().err.split())
     before = Run(folder).read("config.json")
-    wider = ["--allow-changes", "--set", "model.hidden_size=32"]
-    assert main(["learn", "--resume", *wider, "--out", str(folder)]) == 2
-    assert "is of another model" in capsys.readouterr().err and Run(folder).read("config.json") == before
+    for other in ("model.hidden_size=32", "model.layers=2"):
+        assert main(["learn", "--resume", "--allow-changes", "--set", other, "--out", str(folder)]) == 2
+        assert "is of another model" in capsys.readouterr().err and Run(folder).read("config.json") == before
+    assert main(["learn", "--resume", "--set", "curriculum.preset=no-context", "--out", str(folder)]) == 2
+    assert "curriculum.drop was '0@0,1@0.6', is '1@0'" in " ".join(capsys.readouterr().err.split())
+    earlier = {key: value for key, value in before["curriculum"].items() if key != "rounding"}
+    write_json(folder / "config.json", {**before, "curriculum": {**earlier}})  # as it was written before there was one
+    assert main(["learn", "--resume", "--set", "curriculum.rounding=chance", "--out", str(folder)]) == 2
+    assert "curriculum.rounding was 'floor', is 'chance' (pass" in " ".join(capsys.readouterr().err.split())
+    write_json(folder / "config.json", before)
     assert main(["learn", "--resume", "--out", str(folder)]) == 0
     assert Run(folder).read("result.json")["samples"] == 64 and not (folder / "changes.json").exists()
 

@@ -21,7 +21,7 @@ from openbook.book.example import Example, Section
 from openbook.book.record import example_from_record
 from openbook.book.shelf import Bank, Shelf, shelve
 from openbook.errors import InputError
-from openbook.task.text import Kind
+from openbook.task.text import THINK, Kind
 
 LONGEST_LINE = 16 * 2**20  # bytes; a longer line is a broken file far more often than a record
 BOM = b"\xef\xbb\xbf"
@@ -93,7 +93,7 @@ class _Books:
     def add(self, example: Example) -> None:
         text = json.dumps([[s.name, [[p.text, p.needed] for p in s.pieces]] for s in example.sections])
         self._hashes.append(int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little", signed=True))
-        self.has_thoughts |= any(part.kind == Kind.THOUGHT for part in example.completion)
+        self.has_thoughts |= any(part.kind == Kind.THOUGHT or THINK in part.text for part in example.completion)
         self.has_books |= any(section.pieces for section in example.sections)
 
     def sorted(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -85,7 +85,7 @@ class Source(Protocol):
 
     @property
     def has_thoughts(self) -> bool:
-        """Whether any example has thoughts, so that a thinking token is needed."""
+        """Whether any example has thoughts, or thinking tokens written out, so that such a token is needed."""
         ...
 
     @property

@@ -174,6 +174,8 @@ def prepare(
         "training.learning_rate": learning_rate,
         "seed": seed,
     }
+    if resume:
+        method = _method_of(out_folder, method)
     method = method or ("reading" if model is None and config is None else "chain-of-thought")
     if method == "reading":
         _check_course(flags, set_, config)
@@ -181,6 +183,18 @@ def prepare(
 
     stage = STAGE_ONE[method]
     return _run(config, set_, flags, stage, out_folder, Going(force, resume, allow_changes), dry_run, json)
+
+
+def _method_of(folder: Path, asked: str | None) -> Literal["reading", "chain-of-thought"]:
+    """How a run that is to go on was begun."""
+    from openbook.records import Run
+
+    begun: Literal["reading", "chain-of-thought"] = (
+        "chain-of-thought" if Run(folder).read("config.json").get("reading") is None else "reading"
+    )
+    if asked not in (None, begun):
+        raise InputError(f"{folder} was begun with --method {begun}, so it cannot go on with {asked}")
+    return begun
 
 
 def _check_course(flags: dict[str, Any], settings: list[str], file: Path | None) -> None:

@@ -36,14 +36,15 @@ def overview(runs: Sequence[tuple[str, Path]]) -> Section | None:
         return None
     header = ["run", "learned", "curriculum", "seed", "examples", "book closed", "95 %", "book open", "chance"]
     figures: list[Chart | Table] = [Table(f"{NAME}-table", "What came of them", header, [one.row for one in told])]
-    drawn = [one for one in told if len(one.curve) > 1][:MOST_CURVES]
+    curves = [one for one in told if len(one.curve) > 1]
+    drawn = curves[:MOST_CURVES]
     if len(drawn) > 1:
         series = [Series(one.name, one.curve, colour) for colour, one in enumerate(drawn)]
         chances = {one.chance for one in drawn}
         levels = [Level(chances.pop(), "chance")] if len(chances) == 1 else []
         ends = ", ".join(f"{one.name} ends at {one.curve[-1][1]:.0%}" for one in drawn)
         panel = Panel("Exams during training", Axis("examples trained on"), share("accuracy"), series, levels)
-        left_out = f"The first {MOST_CURVES} of {len(told)} runs." if len(drawn) < len(told) else ""
+        left_out = f"The first {MOST_CURVES} of {len(curves)} runs." if len(drawn) < len(curves) else ""
         figures.insert(0, Chart(f"{NAME}-curves", "With the book closed", f"{ends}.", [panel], left_out))
     story = (
         "All finished runs of this page, in its order. An interval is of one run's exam, not of runs with other seeds."
@@ -56,7 +57,7 @@ def _told(name: str, folder: Path) -> _Told | None:
         run = Run(folder)
         config, result = run.read("config.json"), run.read("result.json")
         closed = next(row for row in result["exam"] if row["open"] == 0 and row["book"] == "right")
-        each = result.get("positions", result["samples"]) / result["steps"]
+        each = result.get("positions", result["samples"]) / max(1, result["steps"])
         curve = [(line["step"] * each, line["closed_book"]) for line in run.metrics() if "closed_book" in line]
         row = [
             name,
@@ -70,7 +71,7 @@ def _told(name: str, folder: Path) -> _Told | None:
             f"{result['chance']:.1%}",
         ]
         return _Told(name, row, curve, float(result["chance"]))
-    except (InputError, OSError, StopIteration, ZeroDivisionError, *INCOMPLETE):
+    except (InputError, OSError, StopIteration, *INCOMPLETE):
         return None  # what is wrong with it stands in its own section
 
 

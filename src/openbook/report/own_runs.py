@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from openbook.errors import InputError
 from openbook.experiments.figures import Axis, Chart, Level, Panel, Series, Table, share
-from openbook.records import CHANGES, MANIFEST, MARKS, PARTS, Run
+from openbook.records import CHANGES, MANIFEST, PARTS, Run
 from openbook.report.overview import INCOMPLETE, NAME, curriculum_name, learned, overview
 from openbook.report.page import Page, Section, commands, paragraphs, write
 
@@ -55,10 +55,14 @@ def write_report(paths: Sequence[Path], out: Path) -> tuple[Path, list[dict[str,
 
 def _runs_in(path: Path) -> list[Path]:
     """A run or a file as it is; the runs in a folder that is none itself, as a sweep's and that of an audit's arms."""
-    if not path.is_dir() or any((path / part).exists() for part in PARTS):
+    if not path.is_dir() or _is_run(path):
         return [path]
-    inner = sorted(folder for folder in path.iterdir() if all((folder / mark).exists() for mark in MARKS))
-    return inner or [path]
+    return sorted(folder for folder in path.iterdir() if folder.is_dir() and _is_run(folder)) or [path]
+
+
+def _is_run(folder: Path) -> bool:
+    """Whether something of a run is left in a folder."""
+    return any((folder / part).is_file() for part in PARTS)
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
@@ -105,7 +109,7 @@ def _run(folder: Path, name: str) -> Section:
         problems.append(f"{lost} line(s) of metrics.jsonl cannot be read and were left out.")
     if isinstance(config, dict) and "curriculum" not in config:
         problems.append("Its config.json is not a run's: name the folder that `openbook learn` has left.")
-    foreign = not any((folder / part).exists() for part in PARTS)
+    foreign = not _is_run(folder)
     if foreign:
         problems.append("Nothing in it is of a run, and no folder in it is one: it is not a run of openbook.")
     elif config is None and not problems:

@@ -167,14 +167,15 @@ def read_state(found: Found) -> dict[str, Any]:
 
 def check_fits(found: Found, model: Any) -> None:
     """Refuse a checkpoint of a model of another shape, before anything of a run is touched."""
-    own = {name: list(tensor.shape) for name, tensor in model.state_dict().items()}
+    own = {name: list(tensor.shape) for name, tensor in _weights(model).items()}
     with safe_open(found.folder / "model.safetensors", "pt") as file:
         saved = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118 - not a dictionary
-    for name, shape in saved.items():
-        if own.get(name) != shape:
+    for name in [*saved, *own]:
+        there, here = saved.get(name, "not there"), own.get(name, "not there")
+        if there != here:
             raise InputError(
-                f"{found.folder} is of another model: {name} is {shape} there and {own.get(name, 'not there')} here; "
-                "go on with the model that the run began with"
+                f"{found.folder} is of another model: {name} was {there} and is {here}; go on with the model that the "
+                "run began with"
             )
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 
-from openbook.book.shelf import CODE, Source
+from openbook.book.shelf import CODE, NONE, Source
 from openbook.book.translations import Translations
 from openbook.console import Bar, no_bar
 from openbook.curriculum import Curriculum, Plan
@@ -22,52 +22,74 @@ SEEN = 0.01  # share of an exam that training has seen, above which it is said
 
 @dataclass(frozen=True)
 class Fit:
-    """What of the examples does not fit into the model's window when all of the book is open."""
+    """What of the examples does not fit into the model's window with as much of the book open as there ever is."""
 
     examples: int  # looked at
     pieces: int = 0  # of the book that are left out, those that are not needed first
     prompts: int = 0  # cut at their start
+    unknown: int = 0  # examples whose target has words that the vocabulary lacks
 
-    def told(self, window: int | None) -> str:
-        return (
-            f"with the book open, {self.pieces:,} pieces of the book of {self.examples:,} examples do not fit into a "
-            f"window of {window} tokens and are left out, and {self.prompts:,} prompts are cut at their start: use a "
-            "model with a longer window, or shorter pieces"
-        )
+    def told(self, window: int | None) -> list[str]:
+        lines = []
+        if self.pieces:
+            lines.append(
+                f"{self.pieces:,} pieces of the book of {self.examples:,} examples do not fit into a window of "
+                f"{window} tokens and are left out: use shorter pieces, or a model with a longer window"
+            )
+        if self.prompts:
+            lines.append(
+                f"{self.prompts:,} prompts of {self.examples:,} do not fit into a window of {window} tokens and are "
+                "cut at their start"
+            )
+        return lines
 
 
-def check_targets(source: Source, encoder: Encoder, curriculum: Curriculum, bar: Bar = no_bar) -> Fit:
-    """Encode a user's examples once with the book closed, and once with it open to see whether it fits.
+def check_targets(
+    source: Source, encoder: Encoder, curriculum: Curriculum, bar: Bar = no_bar, learned: bool = True
+) -> Fit:
+    """Encode a user's examples with the book closed and, if it ever is, open, to see whether they fit.
 
-    One that has no target, whose target does not fit, or whose target has words that the vocabulary does not know is
-    named now and not after hours of training. Examples of the task are all alike, so a few of them will do.
+    One that has no target or whose target does not fit is named now and not after hours of training; if it is to be
+    `learned`, so is one with words that the vocabulary lacks. Examples of the task are all alike: a few will do.
     """
     chunk = 512
     count = min(len(source), chunk) if isinstance(source, Translations) else len(source)
     words = min(rate for _, rate in curriculum.silence.points)  # thoughts take most room when they are least silent
-    told = {"silence": Schedule.parse(words), "wrong": False}
-    closed, opened = (Plan(source, curriculum.model_copy(update={**told, "drop": Schedule.parse(k)})) for k in (1, 0))
+    told = {"silence": Schedule.parse(words), "wrong": False, "drop": Schedule.parse(0)}
+    plan = Plan(source, curriculum.model_copy(update=told))
+    ever_open = not always_closed(curriculum)
     fit = Fit(count)
     with bar("checking", count) as advance:
         for start in range(0, count, chunk):
             positions = np.arange(start, min(start + chunk, count))
-            encoded = encoder.encode(*closed.at(positions), closed.namer(positions))
-            firsts = np.r_[0, encoded.ends[:-1]]
-            answered = np.add.reduceat(encoded.flat_kinds == CODE[Kind.ANSWER], firsts)
+            name = plan.namer(positions)
+            shelf, opened = plan.at(positions)
+            closed = encoder.encode(shelf, replace(opened, slots=np.full_like(opened.slots, NONE)), name)
+            firsts = np.r_[0, closed.ends[:-1]]
+            answered = np.add.reduceat(closed.flat_kinds == CODE[Kind.ANSWER], firsts)
             if not answered.all():
-                where = closed.namer(positions)(int(answered.argmin()))
+                where = name(int(answered.argmin()))
                 raise InputError(f"{where}: no answer: all of the completion is thoughts, so nothing can be examined")
-            unknown = np.add.reduceat(is_unknown(encoder.tokenizer, encoded.flat_labels), firsts)
-            if unknown.any():
-                where = closed.namer(positions)(int(unknown.argmax()))
+            unknown = np.add.reduceat(is_unknown(encoder.tokenizer, closed.flat_labels), firsts)
+            if learned and unknown.any():
+                where = name(int(unknown.argmax()))
                 raise InputError(
                     f"{where}: {unknown.max()} target tokens are not in the model's vocabulary and would be learned as "
                     f"{encoder.tokenizer.unk_token}: use a model whose tokenizer knows them (see `openbook mask`)"
                 )
-            whole = encoder.encode(*opened.at(positions), opened.namer(positions))
-            fit = Fit(count, fit.pieces + whole.dropped_pieces, fit.prompts + whole.cut_prompts)
+            widest = encoder.encode(shelf, opened, name) if ever_open else closed
+            fit = Fit(
+                count,
+                fit.pieces + widest.dropped_pieces,
+                fit.prompts + widest.cut_prompts,
+                fit.unknown + int((unknown > 0).sum()),
+            )
             advance(len(positions))
     return fit
+
+
+def always_closed(curriculum: Curriculum) -> bool:
+    return all(rate == 1 for _, rate in curriculum.drop.points)
 
 
 def seen_in_training(training: Source, exam: Source) -> float:
@@ -77,7 +99,7 @@ def seen_in_training(training: Source, exam: Source) -> float:
     """
     if not isinstance(training, Translations) or not isinstance(exam, Translations) or training.codebook is None:
         return 0.0
-    if training.count * exam.count < 1e-3 * float(training.chars) ** training.lengths[0]:
+    if 1000 * training.count * exam.count < training.chars ** training.lengths[0]:
         return 0.0
     known = {string for start in range(0, training.count, 4096) for string in _strings(training, start)}
     asked = _strings(exam, 0, exam.count)
@@ -97,17 +119,24 @@ def check_kept(config: RunConfig, folder: Path) -> None:
             raise InputError(f"{name} is {path}, which is in {folder}: name another folder with --out")
 
 
-def warnings_of(config: RunConfig, source: Source, fit: Fit, window: int | None, seen: float) -> list[str]:
-    """What does not stop a run, but should be known to whoever reads its figures."""
+def warnings_of(
+    config: RunConfig, source: Source, fit: Fit, exam_fit: Fit | None, window: int | None, seen: float
+) -> list[str]:
+    """What does not stop a run, but should be known to whoever reads its figures; `exam_fit`: of an exam's own file."""
     lines = []
-    always_closed = all(rate == 1 for _, rate in config.curriculum.drop.points)
-    if not getattr(source, "has_books", True) and not always_closed:
+    if not getattr(source, "has_books", True) and not always_closed(config.curriculum):
         lines.append(
             "no record has a privileged_context, so there is no book to close: this is plain fine-tuning (rename the "
             "column that holds the book, or say --curriculum no-context)"
         )
-    if (fit.pieces or fit.prompts) and not always_closed:
-        lines.append(fit.told(window))
+    lines += fit.told(window)
+    if exam_fit is not None:
+        lines += [f"exam: {line}" for line in exam_fit.told(window)]
+        if exam_fit.unknown:
+            lines.append(
+                f"exam: {exam_fit.unknown:,} answers of {exam_fit.examples:,} have words that the model's vocabulary "
+                "lacks, so they can only be wrong"
+            )
     if seen > SEEN:
         lines.append(
             f"{seen:.0%} of the exam's strings are among those of training: few characters make few short strings"

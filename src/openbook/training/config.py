@@ -172,6 +172,10 @@ def _curriculum(value: Any) -> Any:
     return value
 
 
+# A curriculum as runs recorded it before it could be rounded by chance.
+_EARLIER = Curriculum.model_fields.keys() - {"rounding"}
+
+
 def _of_records(name: str) -> dict[str, Any]:
     """What suits a user's text: it keeps its order, is closed by chance where pieces are few, and ends fully closed."""
     tosses = PRESETS.get(name.partition(":")[0], {}).get("spread") == "coin"
@@ -266,6 +270,8 @@ class RunConfig(Strict):
             curriculum = {"preset": curriculum}
         if isinstance(curriculum, dict):  # anything else is refused by its own rules
             # What is not said of a curriculum is the default's, but for what suits records of a user.
+            if curriculum.keys() == _EARLIER:
+                curriculum = {**curriculum, "rounding": "floor"}
             curriculum = {"preset": DEFAULT, **curriculum}
             own = _of_records(str(curriculum["preset"])) if filled.get("data") is not None else {}
             curriculum = {**own, **curriculum}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -60,7 +61,7 @@ def estimate(config: RunConfig) -> dict[str, Any]:
             {
                 "progress": p,
                 "closed": float(config.curriculum.drop.at(p)),
-                "without_book": _without_book(plan.source, config.curriculum, p),
+                "without_book": _without_book(plan, config.curriculum, p),
                 "silent": float(config.curriculum.silence.at(p)),
             }
             for p in (0.0, 0.3, 0.6, 1.0)
@@ -68,12 +69,12 @@ def estimate(config: RunConfig) -> dict[str, Any]:
     }
 
 
-def _without_book(source: Source, closing: Curriculum, progress: float) -> float:
+def _without_book(plan: Plan, closing: Curriculum, progress: float) -> float:
     """Share of the examples that have nothing of their book open at a moment of training."""
     held: dict[str, Any] = {"drop": Schedule(((0.0, float(closing.drop.at(progress))),))}  # as it is then, throughout
     if isinstance(closing.spread, Schedule):
         held["spread"] = Schedule(((0.0, float(closing.spread.at(progress))),))
-    steady = Plan(source, closing.model_copy(update=held))
+    steady = dataclasses.replace(plan, curriculum=closing.model_copy(update=held))
     _, opened = steady.at(np.linspace(0, steady.total - 1, PROBED).astype(np.int64))
     return round(float((opened.slots == NONE).all((1, 2)).mean()), 2)
 

@@ -37,7 +37,7 @@ def load_or_make(config: ModelConfig, source: Source, seed: int, think: str = TH
 
 def thinks(source: Source, think: str) -> bool:
     """Whether a thinking token is needed: some example has thoughts, or has the token written out already."""
-    if source.has_thoughts or isinstance(source, Translations):
+    if source.has_thoughts or think == THINK or isinstance(source, Translations):
         return source.has_thoughts
     return any(think in part.text for index in range(len(source)) for part in source.example(index).completion)
 
@@ -236,13 +236,14 @@ def shape_of(config: ModelConfig, source: Source, vocabulary: int) -> Any:
 
 def check_window(model: Any, max_length: int | None) -> None:
     """Refuse a window with more places than the model has vectors for; without such vectors any length will do."""
+    window = window_of(model)
+    if max_length is None or window is None or max_length <= window:
+        return
     for name, table in model.named_modules():
-        if not isinstance(table, torch.nn.Embedding) or not any(part in name for part in ("wpe", "position")):
-            continue
-        places = table.num_embeddings - getattr(table, "offset", 0)
-        if max_length is not None and max_length > places:
+        is_table = isinstance(table, torch.nn.Embedding) and any(part in name for part in ("wpe", "position"))
+        if is_table and table.num_embeddings - getattr(table, "offset", 0) == window:  # an image's has its own size
             raise InputError(
-                f"training.max_length is {max_length}, but the model has vectors for {places} places: longer texts "
+                f"training.max_length is {max_length}, but the model has vectors for {window} places: longer texts "
                 "cannot be read by it"
             )
 

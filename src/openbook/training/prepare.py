@@ -17,7 +17,7 @@ from openbook.training.exam import Row, examine
 from openbook.training.processes import check_alone
 from openbook.training.reading import Lesson
 from openbook.training.resume import stopping_at_signals
-from openbook.training.run import accuracy_of, data_record, sources_of, where_to_start
+from openbook.training.run import accuracy_of, data_record, sources_of, taken_up, where_to_start
 
 LOG_EVERY = 10  # steps
 CHECKPOINT_EVERY = 100
@@ -51,7 +51,7 @@ def carry_out_reading(
     task = config.task
     lesson = Lesson(task.depth, task.chars, task.lengths, config.seed, config.reading, task.text)
     settings, data = config.model_dump(mode="json"), data_record(source, lesson.course.tokenizer)
-    run = Run.resume(folder, settings, data, allow_changes) if resume else Run.create(folder, settings, data, force)
+    run = taken_up(folder, settings, data, allow_changes) if resume else Run.create(folder, settings, data, force)
     if run.finished:
         say(f"{folder} is finished already")
         return {"run": str(folder), **run.read("result.json")}

@@ -164,20 +164,22 @@ def carry_out(
     same_bank = exam_source.bank is source.bank
     exam_encoder = encoder if same_bank else encoder_of(config, tokenizer, exam_source, window)
     fit = check_targets(source, encoder, config.curriculum, bar)
-    if exam_source is not source:
-        check_targets(exam_source, exam_encoder, config.curriculum, bar)
-    warnings = warnings_of(config, source, fit, window, seen_in_training(source, exam_source))
+    own_exam = exam_source if config.exam.data else None  # strings of the task are all alike
+    exam_fit = (
+        None if own_exam is None else check_targets(own_exam, exam_encoder, config.curriculum, bar, learned=False)
+    )
+    warnings = warnings_of(config, source, fit, exam_fit, window, seen_in_training(source, exam_source))
     for line in warnings:
         say(line)
-    own_exam, frame = exam_source if config.exam.data else None, encoder.frame if encoder.chat else None
-    settings, data = config.model_dump(mode="json"), data_record(source, tokenizer, own_exam, frame)
+    settings = config.model_dump(mode="json")
+    data = data_record(source, tokenizer, own_exam, encoder.frame if encoder.chat else None)
     if resume and allow_changes and (found := checkpoint.newest(Run(folder).checkpoints)):
         checkpoint.check_fits(found, model)
     if not is_first():
         wait_for_all()  # until the folder is there
         run: Run = Onlooker(folder)
     else:
-        run = Run.resume(folder, settings, data, allow_changes) if resume else Run.create(folder, settings, data, force)
+        run = taken_up(folder, settings, data, allow_changes) if resume else Run.create(folder, settings, data, force)
         wait_for_all()
     if run.finished:
         say(f"{folder} is finished already")
@@ -245,6 +247,12 @@ def carry_out(
     return {"run": str(folder), **result}
 
 
+def taken_up(folder: Path, settings: dict[str, Any], data: dict[str, Any], allow_changes: bool) -> Run:
+    """An unfinished run, to go on with; what an earlier version wrote is read as it was meant."""
+    recorded = validated(RunConfig, Run(folder).read("config.json")).model_dump(mode="json")
+    return Run.resume(folder, settings, data, allow_changes, recorded)
+
+
 def where_to_start(
     run: Run, say: Callable[[str], None], processes: int = 1, allow_changes: bool = False
 ) -> checkpoint.Found | None:
@@ -295,7 +303,8 @@ def reopen(
         raise InputError(f"{folder} is a model and not a run: name the folder that `openbook learn` has left")
     config = validated(RunConfig, settings)
     if not run.finished:
-        raise InputError(f"{folder} did not finish: go on with `openbook learn --resume --out {folder}`")
+        command = "learn" if config.reading is None else "prepare"
+        raise InputError(f"{folder} did not finish: go on with `openbook {command} --resume --out {folder}`")
     if damage := run.damage():
         raise InputError(f"{folder} cannot be used: {'; '.join(damage[:3])}")
     if lengths is not None:

@@ -101,8 +101,10 @@ def configured(
 
     A flag that names a whole group, as `--curriculum` does, lies below settings of that group.
     """
-    values = over(base or {}, read_yaml(file) if file is not None else {})
     told = [_setting(setting) for setting in settings]
+    replaced = {key.removesuffix(".preset") for key, _ in told if key.endswith(".preset")}  # by a name
+    below = {key: value for key, value in (base or {}).items() if key not in replaced}
+    values = over(below, read_yaml(file) if file is not None else {})
     given = {key: value for key, value in flags.items() if value is not None}
     groups = {key for key in given if any(name.startswith(f"{key}.") for name, _ in told)}
     for key in groups:
@@ -129,8 +131,9 @@ def validated(kind: type[Config], values: dict[str, Any]) -> Config:
             path = [str(part) for part in problem["loc"] if not str(part).startswith("function-")]
             key = ".".join(path)
             if problem["type"] == "extra_forbidden":
-                deeper = [place for place in _places(kind) if place.endswith(f".{path[-1]}")]
-                hint = f"; did you mean '{deeper[0]}'?" if deeper else nearest(path[-1], _keys(kind, path[:-1]))
+                elsewhere = [place for place in _places(kind) if place.split(".")[-1] == path[-1]]
+                elsewhere.sort(key=lambda place: place.count("."))
+                hint = f"; did you mean '{elsewhere[0]}'?" if elsewhere else nearest(path[-1], _keys(kind, path[:-1]))
                 lines.append(f"'{key}' is not a setting{hint}")
             else:
                 lines.append(f"{key or 'config'}: {problem['msg'].removeprefix('Value error, ')}" + _given(problem))
