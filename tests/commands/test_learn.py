@@ -377,3 +377,9 @@ def test_a_course_that_ends_by_itself_takes_no_length_and_no_rate(flags: list[st
 def test_the_plan_of_a_student_from_nothing_is_a_students(told: Any) -> None:
     plan, _ = told("learn", "--set", "task.text=composite", "--dry-run")
     assert 450_000 < plan["parameters"] < 550_000  # as the reader that ships
+
+
+def test_a_course_goes_on_as_it_was_begun(tmp_path: Path, refused: Any) -> None:
+    Run.create(tmp_path / "run", {"reading": None}, {})
+    said = refused("prepare", "--resume", "--method", "reading", "--out", tmp_path / "run")
+    assert "was begun with --method chain-of-thought, so it cannot go on with reading" in said
