@@ -56,7 +56,7 @@ def test_larger_scales_bring_the_products_closer_until_rounding_does_not() -> No
     result = verify(1, 3, 100.0, strings=3, codebooks=1, seed=0, advance=lambda *_: None)
     by_scale = {row.scale: row.shift for row in result.scales}
     assert by_scale[10] > 50 * by_scale[100]  # O(N⁻²)
-    assert by_scale[3000] > by_scale[100]  # float32
+    assert by_scale[3000] > 10 * by_scale[10] / 300**2  # float32 has left the law, by how much depends on the machine
 
 
 @pytest.mark.parametrize(("depth", "chars"), [(1, 2), (3, 4)])

@@ -35,6 +35,14 @@ def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+def gone_on(folder: Path, **training: Any) -> tuple[dict[str, Any], list[str]]:
+    """The result of going on with a run, and what was said after the warning that so few strings are drawn twice."""
+    said: list[str] = []
+    result = carry_out(config(**training), folder, resume=True, say=said.append)
+    assert "among those of training" in said[0]
+    return result, said[1:]
+
+
 def kill_points() -> list[int]:
     """Twenty random steps, and those at which something special happens."""
     special = {0, 4, 7, 8, 15, 16, STEPS - 1}  # nothing saved yet, just saved, epochs end within a step, the last one
@@ -63,9 +71,8 @@ def test_killed_again_and_again(unbroken: Path, tmp_path: Path) -> None:
 
 def test_a_finished_run_is_left_alone(unbroken: Path) -> None:
     before = (unbroken / "manifest.json").stat().st_mtime_ns
-    said: list[str] = []
-    result = carry_out(config(), unbroken, resume=True, say=said.append)
-    assert result["steps"] == STEPS and "finished already" in said[0]
+    result, said = gone_on(unbroken)
+    assert result["steps"] == STEPS and len(said) == 1 and "finished already" in said[0]
     assert (unbroken / "manifest.json").stat().st_mtime_ns == before
 
 
@@ -79,8 +86,7 @@ def test_a_signal_saves_and_stops_after_the_step(number: int, unbroken: Path, tm
 
     assert in_a_child(work) == 128 + number
     assert [path.name for path in (folder / "checkpoints").iterdir()] == ["step-00000011"]
-    said: list[str] = []
-    carry_out(config(checkpoint_every=0), folder, resume=True, say=said.append)
+    _, said = gone_on(folder, checkpoint_every=0)
     assert said == ["going on from step 11"]
     assert (folder / "model/model.safetensors").read_bytes() == (unbroken / "model/model.safetensors").read_bytes()
     assert (folder / "metrics.jsonl").read_bytes() == (unbroken / "metrics.jsonl").read_bytes()
@@ -129,8 +135,7 @@ def test_killed_while_a_checkpoint_is_written(files: int, unbroken: Path, tmp_pa
         carry_out(config(), folder)
 
     assert in_a_child(work) == -signal.SIGKILL
-    said: list[str] = []
-    carry_out(config(), folder, resume=True, say=said.append)
+    _, said = gone_on(folder)
     assert said == ["passed over: .step-00000008.writing: never finished", "going on from step 4"]
     same(unbroken, folder)
 
@@ -144,8 +149,7 @@ def test_a_damaged_checkpoint_is_passed_over(name: str, how: str, unbroken: Path
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(bytes(data) if how == "flip" else bytes(data[: len(data) // 2]))
-    said: list[str] = []
-    carry_out(config(), folder, resume=True, say=said.append)
+    _, said = gone_on(folder)
     assert said[0].startswith("passed over: step-00000008: ") and said[1] == "going on from step 4"
     same(unbroken, folder)
 
