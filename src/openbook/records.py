@@ -33,6 +33,7 @@ from openbook.errors import InputError, MachineError
 PACKAGES = ("openbook", "torch", "transformers", "tokenizers", "accelerate", "safetensors", "numpy", "peft")
 MANIFEST = "manifest.json"
 CHANGES = "changes.json"  # of a run that went on with other settings or data
+ERROR = "error.json"  # of a run of a sweep that failed
 LOCK = "lock"
 CHECKPOINTS = "checkpoints"
 MARKS = ("environment.json", "data.json", "config.json")  # in the order of writing; a folder with all three is a run
@@ -44,7 +45,7 @@ PARTS = frozenset(
         "adapter",
         "runs",
         "result.json",
-        "error.json",
+        ERROR,
         MANIFEST,
         CHANGES,
         LOCK,
@@ -352,9 +353,12 @@ class Run:
         if not path.exists():
             raise InputError(f"{self.folder} has no {name}: it is not a run, or the run did not get that far")
         try:
-            return json.loads(path.read_text(encoding="utf-8"))
+            found = json.loads(path.read_text(encoding="utf-8"))
         except ValueError as error:
             raise InputError(f"{path} is damaged: not JSON ({error})") from None
+        if not isinstance(found, list if name == CHANGES else dict):
+            raise InputError(f"{path} is damaged: it is not what a run writes there")
+        return found
 
     def damage(self) -> list[str]:
         """What is wrong with the folder: nothing for a finished run whose files are as they were written."""

@@ -318,7 +318,11 @@ def test_words_that_a_vocabulary_lacks_are_not_learned(tmp_path: Path, refused: 
     said = refused("learn", "--data", facts, "--model", model, "--out", tmp_path / "run")
     assert f"{facts}:2 (position 1): 1 target tokens are not in the model's vocabulary" in said and "<unk>" in said
     assert not (tmp_path / "run").exists()
-    exam = facts.rename(tmp_path / "exam.jsonl")  # of which nothing is learned
+    first, _ = told("learn", "--data", facts, "--model", model, "--samples", 1, "--out", tmp_path / "first")
+    assert first["samples"] == 1  # what is not trained on does not matter
+    written = data(tmp_path, {**known, "completion": " <unk> Orm"})  # as in texts that were cut to a vocabulary
+    told("learn", "--data", written, "--model", model, "--out", tmp_path / "written")
+    exam = data(tmp_path, known, {**known, "completion": " Bjarne"}).rename(tmp_path / "exam.jsonl")  # not learned
     told_closed = ("--curriculum", "no-context", "--set", f"exam.data={exam}")
     arguments = ("--data", data(tmp_path, known), "--model", model, *told_closed)
     result, _ = told("learn", *arguments, "--out", tmp_path / "run")
@@ -379,7 +383,7 @@ def test_the_plan_of_a_student_from_nothing_is_a_students(told: Any) -> None:
     assert 450_000 < plan["parameters"] < 550_000  # as the reader that ships
 
 
-def test_a_course_goes_on_as_it_was_begun(tmp_path: Path, refused: Any) -> None:
+def test_a_course_does_not_go_on_by_another_method(tmp_path: Path, refused: Any) -> None:
     Run.create(tmp_path / "run", {"reading": None}, {})
     said = refused("prepare", "--resume", "--method", "reading", "--out", tmp_path / "run")
     assert "was begun with --method chain-of-thought, so it cannot go on with reading" in said

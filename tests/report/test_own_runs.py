@@ -141,7 +141,8 @@ def test_a_folder_of_runs_stands_for_them(run: Path, tmp_path: Path) -> None:
     (sweep / "seed=3" / "error.json").write_text('{"error": "out of memory"}')
     text, described = shown([sweep, run], tmp_path)
     assert [one["source"] for one in described] == [*(str(sweep / f"seed={k}") for k in range(4)), str(run)]
-    assert [one["status"] for one in described] == ["done", "done", "damaged", "damaged", "done"]
+    assert [one["status"] for one in described] == ["done", "done", "damaged", "failed", "done"]
+    assert described[3]["notices"] == ["It failed: out of memory."] and "✗ failed" in text
     assert f"openbook report {sweep} {run}" in text
 
 

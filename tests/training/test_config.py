@@ -11,7 +11,7 @@ import openbook
 from openbook.curriculum import curriculum_named
 from openbook.errors import InputError
 from openbook.schedule import Schedule
-from openbook.training.config import RunConfig
+from openbook.training.config import STAGE_ONE, RunConfig
 from openbook.training.settings import configured, read_yaml, shipped, validated
 
 
@@ -67,6 +67,22 @@ def test_a_model_by_its_name(tmp_path: Path) -> None:
 def test_a_setting_that_stands_elsewhere_is_found_there(tmp_path: Path, told: str, meant: str) -> None:
     with pytest.raises(InputError, match=f"is not a setting; did you mean '{meant}'"):
         read(tmp_path, told + "\n")
+
+
+def test_a_preset_that_is_said_later_takes_the_place_of_what_a_preset_decides(tmp_path: Path) -> None:
+    text = "curriculum: {preset: anneal, drop: '0@0,1@0.8', others: 0.5, order: given, silence: '0@0,1@0.5'}\n"
+    found = read(tmp_path, text, "curriculum.preset=no-context").curriculum
+    assert found == curriculum_named("no-context", order="given", silence="0@0,1@0.5")
+    changed = read(tmp_path, text, "curriculum.preset=anneal", "curriculum.drop=0.5").curriculum
+    assert changed == curriculum_named("anneal", drop="0.5", order="given", silence="0@0,1@0.5")
+    explicit = configured(RunConfig, None, ["curriculum.preset=no-dropout"], {}, STAGE_ONE["chain-of-thought"])
+    assert explicit.curriculum.silence.at(0.0) == 0 and explicit.curriculum.silence.at(1.0) == 1
+
+
+def test_a_hint_does_not_lead_to_a_course(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"'training\.lr' is not a setting") as caught:
+        read(tmp_path, "training: {lr: 5}\n")
+    assert "reading" not in str(caught.value)
 
 
 def test_what_is_not_said_of_a_curriculum_is_as_in_annealing(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import torch
 from tests.faults import in_a_child
 
 from openbook.cli import main
+from openbook.errors import InputError
 from openbook.training.config import ReadingConfig, RunConfig
 from openbook.training.course import Course, Stage
 from openbook.training.prepare import carry_out_reading
@@ -137,6 +138,9 @@ def test_a_course_that_is_stopped_and_gone_on_with_leaves_the_same_run(
         carry_out_reading(config, tmp_path / "broken")
 
     assert in_a_child(work) == 128 + signal.SIGTERM
+    wider = validated(RunConfig, {**settings, "reading": {**SETTINGS.model_dump(), "width": 2 * SETTINGS.width}})
+    with pytest.raises(InputError, match="is of another model"):
+        carry_out_reading(wider, tmp_path / "broken", resume=True, allow_changes=True)
     said: list[str] = []
     result = carry_out_reading(config, tmp_path / "broken", resume=True, say=said.append)
     assert said == ["going on from step 12"] and result["resumed_from"] == 12

@@ -246,12 +246,18 @@ def test_what_is_said_on_going_on_lies_over_what_the_run_was_told(tmp_path: Path
     for other in ("model.hidden_size=32", "model.layers=2"):
         assert main(["learn", "--resume", "--allow-changes", "--set", other, "--out", str(folder)]) == 2
         assert "is of another model" in capsys.readouterr().err and Run(folder).read("config.json") == before
+    for other in ("training.optimizer=muon", "training.freeze=[lm_head]"):
+        assert main(["learn", "--resume", "--allow-changes", "--set", other, "--out", str(folder)]) == 2
+        assert "a checkpoint cannot go on with that" in " ".join(capsys.readouterr().err.split())
+        assert Run(folder).read("config.json") == before and not (folder / "changes.json").exists()
     assert main(["learn", "--resume", "--set", "curriculum.preset=no-context", "--out", str(folder)]) == 2
     assert "curriculum.drop was '0@0,1@0.6', is '1@0'" in " ".join(capsys.readouterr().err.split())
     earlier = {key: value for key, value in before["curriculum"].items() if key != "rounding"}
     write_json(folder / "config.json", {**before, "curriculum": {**earlier}})  # as it was written before there was one
     assert main(["learn", "--resume", "--set", "curriculum.rounding=chance", "--out", str(folder)]) == 2
     assert "curriculum.rounding was 'floor', is 'chance' (pass" in " ".join(capsys.readouterr().err.split())
+    (folder / "config.json").write_text("[1]")
+    assert main(["learn", "--resume", "--out", str(folder)]) == 2 and "is damaged" in capsys.readouterr().err
     write_json(folder / "config.json", before)
     assert main(["learn", "--resume", "--out", str(folder)]) == 0
     assert Run(folder).read("result.json")["samples"] == 64 and not (folder / "changes.json").exists()

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from openbook.cli import main
+from openbook.curriculum import curriculum_named
 from openbook.errors import InputError
 from openbook.training.settings import validated
 from openbook.training.sweep import SweepConfig, members, run_sweep
@@ -67,6 +68,13 @@ def test_settings_of_a_curriculum_lie_over_the_one_that_the_config_names(tmp_pat
     )
     assert grouped == dotted and grouped.order == "given"
     assert [rate for _, rate in grouped.drop.points] == [1.0]
+
+
+def test_presets_of_a_grid_take_the_place_of_the_config_s(tmp_path: Path) -> None:
+    (tmp_path / "run.yaml").write_text("curriculum: {preset: anneal, drop: '0@0,1@0.8', order: given}\n")
+    told = {"config": str(tmp_path / "run.yaml"), "grid": {"curriculum.preset": ["anneal", "no-context"]}}
+    found = [member.config.curriculum for member in members(validated(SweepConfig, told), tmp_path)]
+    assert found == [curriculum_named(name, order="given") for name in ("anneal", "no-context")]
 
 
 @pytest.mark.parametrize("executor, options, complaint", [("slurm", {}, "srun"), ("local", {"foo": 1}, "foo")])

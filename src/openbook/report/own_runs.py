@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from openbook.errors import InputError
 from openbook.experiments.figures import Axis, Chart, Level, Panel, Series, Table, share
-from openbook.records import CHANGES, MANIFEST, PARTS, Run
+from openbook.records import CHANGES, ERROR, MANIFEST, PARTS, Run
 from openbook.report.overview import INCOMPLETE, NAME, curriculum_name, learned, overview
 from openbook.report.page import Page, Section, commands, paragraphs, write
 
@@ -34,7 +34,13 @@ def write_report(paths: Sequence[Path], out: Path) -> tuple[Path, list[dict[str,
     sections = [
         _run(path, name) if path.is_dir() else _file(path, name) for path, name in zip(paths, names, strict=True)
     ]
-    labels = {"done": "finished", "unfinished": "unfinished", "damaged": "damaged", "foreign": "not a run"}
+    labels = {
+        "done": "finished",
+        "unfinished": "unfinished",
+        "failed": "failed",
+        "damaged": "damaged",
+        "foreign": "not a run",
+    }
     counted = {status: sum(s.status == status for s in sections) for status in labels}
     described = [
         {"name": s.name, "source": str(p), "status": s.status, "notices": s.notices}
@@ -112,7 +118,7 @@ def _run(folder: Path, name: str) -> Section:
     foreign = not _is_run(folder)
     if foreign:
         problems.append("Nothing in it is of a run, and no folder in it is one: it is not a run of openbook.")
-    elif config is None and not problems:
+    elif config is None and not problems and not (folder / ERROR).exists():
         problems.append("There is no config.json: most of this run was lost.")
     try:
         story, figures = _told(config, result), _figures(name, metrics, result, _loss_of(config))
@@ -126,6 +132,9 @@ def _run(folder: Path, name: str) -> Section:
         except (OSError, ValueError, AttributeError) as error:
             problems.append(f"{MANIFEST} cannot be read ({type(error).__name__}).")
     status = "foreign" if foreign else "damaged" if problems else "unfinished" if begun else "done"
+    if isinstance(failed := read(ERROR), dict):
+        status = "failed"
+        problems.append(f"It failed: {failed.get('error', f'{ERROR} does not say how')}.")
     if begun and config is not None:
         last = max((line.get("step", 0) for line in metrics), default=0)
         problems.append(f"The run did not finish; the last logged step is {last:,}. Go on with --resume.")

@@ -29,7 +29,7 @@ class Section:
     where: str
     story: str
     differs: str = ""
-    status: str = ""  # done, unfinished, damaged or foreign, for runs
+    status: str = ""  # done, unfinished, failed, damaged or foreign, for runs
     badge: str = ""  # shown instead of the status: an audit's verdict
     notices: list[str] = field(default_factory=list)
     steps: list[dict[str, Any]] = field(default_factory=list)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from openbook.book.shelf import CODE, NONE, Source
+from openbook.book.shelf import CODE, NONE, Shelf, Source
 from openbook.book.translations import Translations
 from openbook.console import Bar, no_bar
 from openbook.curriculum import Curriculum, Plan
@@ -45,15 +47,15 @@ class Fit:
 
 
 def check_targets(
-    source: Source, encoder: Encoder, curriculum: Curriculum, bar: Bar = no_bar, learned: bool = True
+    source: Source, encoder: Encoder, curriculum: Curriculum, count: int, bar: Bar = no_bar, learned: bool = True
 ) -> Fit:
-    """Encode a user's examples with the book closed and, if it ever is, open, to see whether they fit.
+    """Encode a user's first `count` examples with the book closed and, if it ever is, open, to see whether they fit.
 
     One that has no target or whose target does not fit is named now and not after hours of training; if it is to be
     `learned`, so is one with words that the vocabulary lacks. Examples of the task are all alike: a few will do.
     """
     chunk = 512
-    count = min(len(source), chunk) if isinstance(source, Translations) else len(source)
+    count = min(len(source), count, chunk if isinstance(source, Translations) else count)
     words = min(rate for _, rate in curriculum.silence.points)  # thoughts take most room when they are least silent
     told = {"silence": Schedule.parse(words), "wrong": False, "drop": Schedule.parse(0)}
     plan = Plan(source, curriculum.model_copy(update=told))
@@ -71,6 +73,7 @@ def check_targets(
                 where = name(int(answered.argmin()))
                 raise InputError(f"{where}: no answer: all of the completion is thoughts, so nothing can be examined")
             unknown = np.add.reduceat(is_unknown(encoder.tokenizer, closed.flat_labels), firsts)
+            unknown = np.where(_spelt(shelf, encoder.tokenizer, unknown > 0), 0, unknown)
             if learned and unknown.any():
                 where = name(int(unknown.argmax()))
                 raise InputError(
@@ -86,6 +89,14 @@ def check_targets(
             )
             advance(len(positions))
     return fit
+
+
+def _spelt(shelf: Shelf, tokenizer: Any, among: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which of the marked examples have the token for unknown words written out in their text, as WikiText has."""
+    rows = np.flatnonzero(among).tolist()
+    spelt = np.zeros(len(shelf), bool)
+    spelt[rows] = [tokenizer.unk_token in "".join(shelf.texts(shelf.completion[row])) for row in rows]
+    return spelt
 
 
 def always_closed(curriculum: Curriculum) -> bool:
@@ -117,6 +128,16 @@ def check_kept(config: RunConfig, folder: Path) -> None:
     for name, path in sources.items():
         if path is not None and Path(path).exists() and Path(path).resolve().is_relative_to(folder.resolve()):
             raise InputError(f"{name} is {path}, which is in {folder}: name another folder with --out")
+
+
+def check_moments(config: RunConfig, recorded: RunConfig) -> None:
+    """Refuse to go on with another optimiser or other frozen weights: a checkpoint has the moments of the former."""
+    for key in ("optimizer", "freeze"):
+        before, now = getattr(recorded.training, key), getattr(config.training, key)
+        if before != now:
+            raise InputError(
+                f"training.{key} was {before} and is {now}: a checkpoint cannot go on with that, begin a run of its own"
+            )
 
 
 def warnings_of(

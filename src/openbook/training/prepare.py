@@ -51,6 +51,8 @@ def carry_out_reading(
     task = config.task
     lesson = Lesson(task.depth, task.chars, task.lengths, config.seed, config.reading, task.text)
     settings, data = config.model_dump(mode="json"), data_record(source, lesson.course.tokenizer)
+    if resume and allow_changes and (found := checkpoint.newest(Run(folder).checkpoints)):
+        checkpoint.check_fits(found, lesson.model)
     run = taken_up(folder, settings, data, allow_changes) if resume else Run.create(folder, settings, data, force)
     if run.finished:
         say(f"{folder} is finished already")

@@ -22,7 +22,7 @@ from openbook.task.inputs import halves
 from openbook.task.phrasebook import Codebook
 from openbook.training import checkpoint
 from openbook.training.chat import Frame
-from openbook.training.checks import check_kept, check_targets, seen_in_training, warnings_of
+from openbook.training.checks import check_kept, check_moments, check_targets, seen_in_training, warnings_of
 from openbook.training.config import RunConfig, TaskConfig
 from openbook.training.encode import Encoder
 from openbook.training.exam import Row, examine
@@ -163,11 +163,11 @@ def carry_out(
     encoder = encoder_of(config, tokenizer, source, window)
     same_bank = exam_source.bank is source.bank
     exam_encoder = encoder if same_bank else encoder_of(config, tokenizer, exam_source, window)
-    fit = check_targets(source, encoder, config.curriculum, bar)
+    fit = check_targets(source, encoder, config.curriculum, plan.size, bar)
     own_exam = exam_source if config.exam.data else None  # strings of the task are all alike
-    exam_fit = (
-        None if own_exam is None else check_targets(own_exam, exam_encoder, config.curriculum, bar, learned=False)
-    )
+    exam_fit = None
+    if own_exam is not None:
+        exam_fit = check_targets(own_exam, exam_encoder, config.curriculum, exam_size(config), bar, learned=False)
     warnings = warnings_of(config, source, fit, exam_fit, window, seen_in_training(source, exam_source))
     for line in warnings:
         say(line)
@@ -175,6 +175,7 @@ def carry_out(
     data = data_record(source, tokenizer, own_exam, encoder.frame if encoder.chat else None)
     if resume and allow_changes and (found := checkpoint.newest(Run(folder).checkpoints)):
         checkpoint.check_fits(found, model)
+        check_moments(config, validated(RunConfig, Run(folder).read("config.json")))
     if not is_first():
         wait_for_all()  # until the folder is there
         run: Run = Onlooker(folder)

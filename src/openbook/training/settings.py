@@ -13,9 +13,12 @@ from typing import Any, TypeVar
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from openbook.curriculum import PRESETS
 from openbook.errors import InputError, nearest
 
 Config = TypeVar("Config", bound=BaseModel)
+
+_DECIDED = {"preset"}.union(*PRESETS.values())  # settings of a curriculum that its preset decides
 
 
 def shipped() -> list[str]:
@@ -90,6 +93,14 @@ def over(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
     return result
 
 
+def make_room(values: dict[str, Any], keys: Iterable[str]) -> None:
+    """Leave out of a curriculum what a preset decides, if one of the keys that are to be set names another preset."""
+    if "curriculum.preset" in keys:
+        below = values.get("curriculum")
+        kept = below.items() if isinstance(below, dict) else ()
+        values["curriculum"] = {key: value for key, value in kept if key not in _DECIDED}
+
+
 def configured(
     kind: type[Config],
     file: Path | str | None,
@@ -102,9 +113,8 @@ def configured(
     A flag that names a whole group, as `--curriculum` does, lies below settings of that group.
     """
     told = [_setting(setting) for setting in settings]
-    replaced = {key.removesuffix(".preset") for key, _ in told if key.endswith(".preset")}  # by a name
-    below = {key: value for key, value in (base or {}).items() if key not in replaced}
-    values = over(below, read_yaml(file) if file is not None else {})
+    values = over(base or {}, read_yaml(file) if file is not None else {})
+    make_room(values, [key for key, _ in told])
     given = {key: value for key, value in flags.items() if value is not None}
     groups = {key for key in given if any(name.startswith(f"{key}.") for name, _ in told)}
     for key in groups:
@@ -132,6 +142,7 @@ def validated(kind: type[Config], values: dict[str, Any]) -> Config:
             key = ".".join(path)
             if problem["type"] == "extra_forbidden":
                 elsewhere = [place for place in _places(kind) if place.split(".")[-1] == path[-1]]
+                elsewhere = [place for place in elsewhere if not place.startswith("reading.")]  # a course's own
                 elsewhere.sort(key=lambda place: place.count("."))
                 hint = f"; did you mean '{elsewhere[0]}'?" if elsewhere else nearest(path[-1], _keys(kind, path[:-1]))
                 lines.append(f"'{key}' is not a setting{hint}")

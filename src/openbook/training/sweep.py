@@ -27,11 +27,9 @@ from typing import Any, Literal
 from pydantic import Field
 
 from openbook.errors import InputError
-from openbook.records import Run, differences, write_json
+from openbook.records import ERROR, Run, differences, write_json
 from openbook.training.config import RunConfig, Strict
-from openbook.training.settings import over, read_yaml, set_key, validated
-
-ERROR = "error.json"  # in the folder of a run that failed
+from openbook.training.settings import make_room, over, read_yaml, set_key, validated
 
 
 class SweepConfig(Strict):
@@ -64,6 +62,7 @@ def members(sweep: SweepConfig, folder: Path) -> list[Member]:
     for combination in itertools.product(*sweep.grid.values()):
         values = dict(zip(sweep.grid, combination, strict=True))
         settings = copy.deepcopy(base)
+        make_room(settings, {**dotted, **values})
         for key, value in {**dotted, **values}.items():
             set_key(settings, key, value)
         name = ",".join(f"{key.rpartition('.')[2]}={_plain(value)}" for key, value in values.items())
