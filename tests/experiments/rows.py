@@ -54,6 +54,12 @@ def rates(**changed: dict[float, float]) -> list[dict[str, Any]]:
     ]
 
 
+def passes(anneal: float = 0.99, no_context: float = 0.13) -> list[dict[str, Any]]:
+    """Two sizes of annealing and one of plain fine-tuning."""
+    found = efficiency(anneal={2000: anneal, 8000: anneal}, no_context={8000: no_context})
+    return [{**row, "passes": 4, "last_loss": 0.02} for row in found if row["curve"] in ("anneal", "no-context")]
+
+
 def reliance(fresh: float = 0.999, **changed: tuple[float, float]) -> list[dict[str, Any]]:
     ends = {"reader": (0.125, 0.999), "anneal": (0.99, 0.995), "no-context": (0.2, 0.2), **changed}
     found = [(name, "right", share, a) for name, ab in ends.items() for share, a in zip((0.0, 1.0), ab, strict=True)]

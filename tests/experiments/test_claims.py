@@ -46,6 +46,11 @@ WORLDS: list[tuple[str, list[dict[str, Any]], list[tuple[list[dict[str, Any]], s
         ],
     ),
     (
+        "five-levels-passes",
+        made.passes(),
+        [(made.passes(no_context=0.9), "over plain fine-tuning"), (made.passes(anneal=0.2), "over plain fine-tuning")],
+    ),
+    (
         "context-reliance",
         made.reliance(),
         [

@@ -8,14 +8,17 @@ from pathlib import Path
 
 import pytest
 
+from openbook.curriculum import curriculum_named
 from openbook.errors import InputError
-from openbook.experiments import EXPERIMENTS, five_levels, rates, select
+from openbook.experiments import EXPERIMENTS, five_levels, passes, rates, select
 from openbook.experiments.curricula import CURVES
 from openbook.experiments.experiment import SCALES
 from openbook.experiments.models import Models, finished, reader_flags, reader_seconds, taught
 from openbook.experiments.reproduce import Going, ReaderJob, RowsJob, TeachJob, carry_out, plan
 from openbook.experiments.results import read_unit
 from openbook.records import Run
+from openbook.training.config import RunConfig
+from openbook.training.settings import read_yaml, validated
 
 CHEAP = ["translation", "surrogate-dynamics"]
 
@@ -86,6 +89,7 @@ def test_the_laptop_scale_keeps_its_budget(tmp_path: Path) -> None:
         "five-levels",
         "five-levels-ten",
         "five-levels-rates",
+        "five-levels-passes",
         "selective-five-levels",
     }  # they take hours
     assert all(planned.units(experiment) for experiment in planned.experiments)
@@ -186,6 +190,18 @@ def test_curves_of_five_levels_are_searched_around_the_rate_they_have(tmp_path: 
     figure = {models.place(unit.config["learned"][0]) for unit in five_levels.EXPERIMENT.configs("overnight")}
     shared = [spec for spec in units if models.place(spec) in figure]
     assert len(shared) == len(CURVES)  # nothing is taught twice
+
+
+def test_fewer_examples_have_as_many_more_passes(tmp_path: Path) -> None:
+    models = Models(tmp_path)
+    *annealed, plain = [models.config(unit.config["learned"][0]) for unit in passes.EXPERIMENT.configs("overnight")]
+    as_shipped = validated(RunConfig, read_yaml("student-deep"))
+    for config in annealed:
+        assert (config.samples or 0) * config.training.epochs == as_shipped.samples
+        assert config.curriculum == as_shipped.curriculum and config.training.freeze == as_shipped.training.freeze
+    assert [(config.samples, config.seed) for config in annealed][2:] == [(8000, 0), (8000, 1), (8000, 2)]
+    assert (plain.samples, plain.training.epochs, plain.curriculum) == (8000, 20, curriculum_named("no-context"))
+    assert plain.training.freeze == [] and plain.training.matrix_learning_rate == 0.02
 
 
 def test_half_of_each_of_five_levels_is_held_out_once(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def taught(
 
 def seconds_of(spec: dict[str, Any]) -> float:
     """CPU time of teaching a student of three levels: measured 12 ms an example, and some seconds to begin."""
-    samples = spec["settings"].get("samples", 10_000)
+    samples = spec["settings"].get("samples", 10_000) * spec["settings"].get("training.epochs", 1)
     if str(spec["reader"]).startswith("writer"):  # two levels, but a rule takes two words
         return 6.0 + (0.0075 if spec["settings"]["curriculum"] == "no-context" else 0.0125) * samples
     if spec.get("base") == "student-deep":  # five levels
