@@ -140,7 +140,12 @@ def test_an_interrupted_call_leaves_no_process_and_is_continued(tmp_path: Path, 
         "--json",
     ]
     process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True, env={**os.environ}
+        command,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # which tests in the background would ignore
     )
     deadline = time.monotonic() + 120
     while not list((tmp_path / "models").glob("*/config.json")) and time.monotonic() < deadline:
