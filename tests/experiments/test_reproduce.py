@@ -199,7 +199,7 @@ def test_fewer_examples_have_as_many_more_passes(tmp_path: Path) -> None:
     for config in annealed:
         assert (config.samples or 0) * config.training.epochs == as_shipped.samples
         assert config.curriculum == as_shipped.curriculum and config.training.freeze == as_shipped.training.freeze
-    assert [(config.samples, config.seed) for config in annealed][2:] == [(8000, 0), (8000, 1), (8000, 2)]
+    assert [(config.samples, config.seed) for config in annealed][3:] == [(8000, 0), (8000, 1), (8000, 2)]
     assert (plain.samples, plain.training.epochs, plain.curriculum) == (8000, 20, curriculum_named("no-context"))
     assert plain.training.freeze == [] and plain.training.matrix_learning_rate == 0.02
 

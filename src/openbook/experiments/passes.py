@@ -19,7 +19,7 @@ from openbook.experiments.models import Models, taught
 NAME = "five-levels-passes"
 POSITIONS = 32_000  # of `student-deep`: examples times passes
 MOST = 8000
-SEEDS = {2000: (0,), 4000: (0,), MOST: (0, 1, 2)}  # of annealing, by different examples
+SEEDS = {1000: (0,), 2000: (0,), 4000: (0,), MOST: (0, 1, 2)}  # of annealing, by different examples
 LONGER = 5  # times as long is plain fine-tuning
 
 
