@@ -47,10 +47,12 @@ def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
 def draw(rows: Rows) -> list[Chart | Table]:
     if not rows:
         return []
-    depth, chars, most = rows[0]["depth"], rows[0]["chars"], max(row["samples"] for row in rows)
+    depth, chars = rows[0]["depth"], rows[0]["chars"]
     names = [name for name in CURVES if any(row["curve"] == name for row in rows)]
     chance = [Level(rows[0]["chance"], "chance")]
-    different, seen = Axis("different examples", "log", "si"), Axis("examples seen, repeated ones counted", form="si")
+    fewest, most = (pick(row["samples"] for row in rows) for pick in (min, max))
+    different = Axis("different examples", "log", "si", fewest / 1.25, 2 * most)  # room for what the line is called
+    seen = Axis("examples seen, repeated ones counted", form="si")
     panels = [
         Panel("At the end", different, share("accuracy, book closed"), [_ends(rows, name) for name in names], chance),
         Panel(
