@@ -116,5 +116,5 @@ EXPERIMENT = Experiment(
     run=run,
     draw=draw,
     claims=claims,
-    differs="The paper trains for one epoch throughout. The schedule is that of `student-deep`, as the package has it.",
+    differs="The paper trains for one epoch throughout. The schedule is that of the shipped config student-deep.",
 )
