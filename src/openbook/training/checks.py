@@ -55,7 +55,7 @@ def check_targets(
     `learned`, so is one with words that the vocabulary lacks. Examples of the task are all alike: a few will do.
     """
     chunk = 512
-    count = min(len(source), count, chunk if isinstance(source, Translations) else count)
+    count = min(count, chunk) if isinstance(source, Translations) else min(count, len(source))
     words = min(rate for _, rate in curriculum.silence.points)  # thoughts take most room when they are least silent
     told = {"silence": Schedule.parse(words), "wrong": False, "drop": Schedule.parse(0)}
     plan = Plan(source, curriculum.model_copy(update=told))
