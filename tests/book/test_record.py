@@ -19,6 +19,11 @@ def test_prompt_and_completion() -> None:
     assert [(part.kind, part.text) for part in example.completion] == [(Kind.ANSWER, " N'Djamena")]
 
 
+def test_a_prompt_beside_messages_is_a_column_of_the_users_own() -> None:
+    said = [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}]
+    assert example_from_record({"messages": said, "prompt": "2 + 2?", "completion": None}).prompt == "2 + 2?"
+
+
 def test_messages_are_a_prompt_an_answer_and_what_was_said_before() -> None:
     said = [("system", "Be brief."), ("user", "Hi"), ("assistant", "Hi."), ("user", "Who?"), ("assistant", "Orm")]
     example = example_from_record({"messages": [{"role": role, "content": content} for role, content in said]})
@@ -85,6 +90,7 @@ def test_null_columns_and_columns_of_ones_own_are_left_alone() -> None:
         ({**PLAIN, "answer": "N'Dj", "thoughts": ["amena"]}, "'answer' does not occur in 'completion' after its"),
         ({**PLAIN, "layout": "plan"}, "did you mean 'plain'"),
         ({"messages": []}, "at least a user and an assistant"),
+        ({"messages": [], "completion": "a"}, "'messages' and 'completion' both say what to learn: keep one"),
         ({"messages": [{"role": "user"}, {"role": "assistant", "content": "a"}]}, "message 1 has no 'role' and"),
         ({"messages": [{"role": "user", "content": ["a"]}] * 2}, "'content' is list, not text"),
         ({"messages": [{"role": "user", "content": "a"}] * 2}, "must end with a user message and the assistant's"),

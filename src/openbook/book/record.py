@@ -36,6 +36,8 @@ def example_from_record(record: Any, where: str = "record") -> Example:
             raise InputError(f"{where}: '{key}' is not read: did you mean '{typo}'? (rename it if it is your own)")
     history: tuple[tuple[str, str], ...] | None = None
     if "messages" in record:
+        if "completion" in record:
+            raise InputError(f"{where}: 'messages' and 'completion' both say what to learn: keep one of them")
         *earlier, (_, prompt), (_, completion) = _messages(record["messages"], where)
         history = tuple(earlier)
     else:
