@@ -46,6 +46,11 @@ WORLDS: list[tuple[str, list[dict[str, Any]], list[tuple[list[dict[str, Any]], s
         ],
     ),
     (
+        "five-levels-ten-rates",
+        made.rates(),
+        [(made.rates(no_context={0.006: 0.8, 0.012: 0.125}), "over plain fine-tuning")],
+    ),
+    (
         "five-levels-passes",
         made.passes(),
         [(made.passes(no_context=0.9), "over plain fine-tuning"), (made.passes(anneal=0.2), "over plain fine-tuning")],

@@ -12,7 +12,7 @@ from openbook.curriculum import curriculum_named
 from openbook.errors import InputError
 from openbook.experiments import EXPERIMENTS, five_levels, passes, rates, select
 from openbook.experiments.curricula import CURVES
-from openbook.experiments.experiment import SCALES
+from openbook.experiments.experiment import SCALES, Experiment
 from openbook.experiments.models import Models, finished, reader_flags, reader_seconds, taught
 from openbook.experiments.reproduce import Going, ReaderJob, RowsJob, TeachJob, carry_out, plan
 from openbook.experiments.results import read_unit
@@ -89,6 +89,7 @@ def test_the_laptop_scale_keeps_its_budget(tmp_path: Path) -> None:
         "five-levels",
         "five-levels-ten",
         "five-levels-rates",
+        "five-levels-ten-rates",
         "five-levels-passes",
         "selective-five-levels",
     }  # they take hours
@@ -150,12 +151,10 @@ def test_five_levels_are_taught_as_their_table_says(tmp_path: Path) -> None:
     assert reader_flags("student-5-8") == ["--depth", "5", "--chars", "8", "--set", "reading.ends=0"]
     assert reader_flags("writer-2-8") == ["--depth", "2", "--chars", "8", "--set", "task.text=pairs"]
     planned = five_levels.LARGER.configs("overnight")
+    runs = Counter((unit.config["curve"], unit.config["samples"]) for unit in planned)
+    assert runs == {(name, 40_000): 3 for name in CURVES}
+    assert len({models.place(unit.config["learned"][0]) for unit in planned}) == len(planned)
     units = {unit.config["curve"]: unit for unit in planned if unit.config["seed"] == 0}
-    assert set(units) == set(CURVES)
-    assert {(unit.config["curve"], unit.config["seed"]) for unit in planned[len(units) :]} == {
-        ("anneal", 1),
-        ("anneal", 2),
-    }
     told = {name: models.config(unit.config["learned"][0]) for name, unit in units.items() if name != "no-icl"}
     reads = [config.training for name, config in told.items()]
     assert {config.batch_size for config in reads} == {64} and all("self_attn" in config.freeze for config in reads)
@@ -180,16 +179,24 @@ def test_five_levels_have_three_seeds_and_plain_fine_tuning_once_five_and_ten_ti
         assert longer.freeze == [] and longer.matrix_learning_rate == 0.02
 
 
-def test_curves_of_five_levels_are_searched_around_the_rate_they_have(tmp_path: Path) -> None:
-    units = [unit.config["learned"][0] for unit in rates.EXPERIMENT.configs("overnight")]
+@pytest.mark.parametrize(
+    ("chars", "experiment", "figure"),
+    [(8, rates.EXPERIMENT, five_levels.EXPERIMENT), (10, rates.LARGER, five_levels.LARGER)],
+)
+def test_curves_of_five_levels_are_searched_around_the_rate_they_have(
+    tmp_path: Path, chars: int, experiment: Experiment, figure: Experiment
+) -> None:
     models = Models(tmp_path)
     found: dict[str, list[float | None]] = {}
-    for unit, spec in zip(rates.EXPERIMENT.configs("overnight"), units, strict=True):
+    places = set()
+    for unit in experiment.configs("overnight"):
+        spec = unit.config["learned"][0]
         found.setdefault(unit.config["curve"], []).append(models.config(spec).training.matrix_learning_rate)
-    assert found == {name: list(rates.SEARCHED.get(name, (0.012,))) for name in CURVES}
-    figure = {models.place(unit.config["learned"][0]) for unit in five_levels.EXPERIMENT.configs("overnight")}
-    shared = [spec for spec in units if models.place(spec) in figure]
-    assert len(shared) == len(CURVES)  # nothing is taught twice
+        places.add(models.place(spec))
+    assert found == {name: list(searched) for name, searched in rates.SEARCHED[chars].items()}
+    assert found["anneal"] == [0.012] and len(found["no-context"]) > 2 and len(found["fixed:0.2"]) > 2
+    shown = {models.place(u.config["learned"][0]) for u in figure.configs("overnight") if u.config["seed"] == 0}
+    assert len(places & shown) == len(found)  # nothing is taught twice
 
 
 def test_fewer_examples_have_as_many_more_passes(tmp_path: Path) -> None:

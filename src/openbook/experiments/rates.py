@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from openbook.experiments import efficiency_claims, five_levels, sample_efficiency
@@ -11,27 +12,31 @@ from openbook.experiments.figures import Axis, Chart, Level, Panel, Series, Tabl
 from openbook.experiments.models import Models
 from openbook.records import Run
 
-NAME = "five-levels-rates"
 OF_ALL = 0.012  # of `student-deep`
-# Annealing is what 0.012 was found with, and a book that is never closed need not be remembered at any rate.
-SEARCHED = {
-    "fixed:0.2": (0.006, 0.012, 0.024, 0.048, 0.096, 0.192),
-    "no-context": (0.012, 0.024, 0.048),
-    "wrong-context": (0.012, 0.024),
-    "no-icl": (0.012, 0.024),
+# By characters. Annealing is what 0.012 was found with, and a book that is never closed need not be remembered at all.
+SEARCHED: dict[int, dict[str, tuple[float, ...]]] = {
+    8: {
+        "anneal": (0.012,),
+        "fixed:0.2": (0.006, 0.012, 0.024, 0.048, 0.096, 0.192),
+        "no-context": (0.012, 0.024, 0.048),
+        "no-dropout": (0.012,),
+        "wrong-context": (0.012, 0.024),
+        "no-icl": (0.012, 0.024),
+    },
+    10: {"anneal": (0.012,), "fixed:0.2": (0.024, 0.048, 0.096), "no-context": (0.012, 0.024, 0.048)},
 }
 
 
-def configs(scale: Scale) -> list[Unit]:
+def configs(scale: Scale, chars: int) -> list[Unit]:
     """Every curve at its rates; those it has in the figure of five levels are the very runs of that figure."""
     if scale != "overnight":
         return []
     units = []
-    for name in CURVES:
-        its_own = five_levels.OWN_RATE.get((name, 8), OF_ALL)
-        for rate in SEARCHED.get(name, (its_own,)):
+    for name, searched in SEARCHED[chars].items():
+        its_own = five_levels.OWN_RATE.get((name, chars), OF_ALL)
+        for rate in searched:
             told = {} if rate == its_own else {five_levels.RATE: rate}
-            units.append(five_levels.unit(name, five_levels.SAMPLES[8], 8, 0, **told))
+            units.append(five_levels.unit(name, five_levels.SAMPLES[chars], chars, 0, **told))
     return units
 
 
@@ -48,7 +53,7 @@ def best(rows: Rows) -> list[dict[str, Any]]:
     return [max(_by_rate(rows, name), key=lambda row: row["accuracy"]) for name in _curves(rows)]
 
 
-def draw(rows: Rows) -> list[Chart | Table]:
+def draw(rows: Rows, name: str) -> list[Chart | Table]:
     if not rows:
         return []
     rates = Axis("Muon's rate", "log")
@@ -61,27 +66,28 @@ def draw(rows: Rows) -> list[Chart | Table]:
     ends = ", ".join(f"{CURVES[row['curve']].label} {row['accuracy']:.0%} at {row['rate']:g}" for row in best(rows))
     header = ["curriculum", "rate", "book closed", "95 %", "book open", "loss at the end"]
     cells = [
-        [CURVES[name].label, f"{row['rate']:g}", f"{row['accuracy']:.1%}", f"{row['low']:.1%} to {row['high']:.1%}",
+        [CURVES[curve].label, f"{row['rate']:g}", f"{row['accuracy']:.1%}", f"{row['low']:.1%} to {row['high']:.1%}",
          f"{row['open_book']:.1%}", f"{row['last_loss']:.3f}"]
-        for name in _curves(rows)
-        for row in _by_rate(rows, name)
+        for curve in _curves(rows)
+        for row in _by_rate(rows, curve)
     ]  # fmt: skip
     return [
         Chart(
-            NAME,
+            name,
             f"The curves at other learning rates, {size:,} samples on MLT({rows[0]['depth']}, {rows[0]['chars']})",
             f"Accuracy with the book closed at the rate that is best for each: {ends}.",
             panels,
             "One seed. Each curve trains on a task of its own, so losses are compared along a curve and not between "
             "curves: fixed dropout always has four fifths of the book before it, annealing ends with the book closed.",
         ),
-        Table(f"{NAME}-table", "The same in numbers", header, cells),
+        Table(f"{name}-table", "The same in numbers", header, cells),
     ]
 
 
-def claims(rows: Rows) -> list[Claim]:
+def claims(rows: Rows, chars: int) -> list[Claim]:
     """The paper's sentences about what is necessary, with every curve at its best rate."""
-    return efficiency_claims.necessary(best(rows))
+    searched = [name for name in efficiency_claims.NECESSARY if name in SEARCHED[chars]]
+    return efficiency_claims.necessary(best(rows), searched)
 
 
 def _curves(rows: Rows) -> list[str]:
@@ -99,15 +105,31 @@ def _series(rows: Rows, key: str) -> list[Series]:
     ]
 
 
-EXPERIMENT = Experiment(
-    name=NAME,
-    title="Five levels at other learning rates",
-    paper="Figure 2, section 3.2",
-    story="Is plain fine-tuning at chance because its learning rate is wrong? Most curves of five levels have the rate "
+def _experiment(name: str, chars: int, title: str, story: str) -> Experiment:
+    return Experiment(
+        name=name,
+        title=title,
+        paper="Figure 2, section 3.2",
+        story=story,
+        configs=functools.partial(configs, chars=chars),
+        run=run,
+        draw=functools.partial(draw, name=name),
+        claims=functools.partial(claims, chars=chars),
+        differs="The paper names its rate and shows no search. One seed, and one size of the figure of five levels.",
+    )
+
+
+EXPERIMENT = _experiment(
+    "five-levels-rates",
+    8,
+    "Five levels at other learning rates",
+    "Is plain fine-tuning at chance because its learning rate is wrong? Most curves of five levels have the rate "
     "that was found with annealing. Here they have others, and each is judged at its best.",
-    configs=configs,
-    run=run,
-    draw=draw,
-    claims=claims,
-    differs="The paper names its rate and shows no search. One seed, and one size of the figure of five levels.",
+)
+LARGER = _experiment(
+    "five-levels-ten-rates",
+    10,
+    "Five levels and alphabets of ten at other learning rates",
+    "The same for the larger task, with fixed dropout and plain fine-tuning alone: the others gained nothing from "
+    "other rates with eight characters.",
 )
