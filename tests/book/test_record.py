@@ -21,7 +21,7 @@ def test_prompt_and_completion() -> None:
 
 def test_a_prompt_beside_messages_is_a_column_of_the_users_own() -> None:
     said = [{"role": "user", "content": "2 + 2?"}, {"role": "assistant", "content": "4"}]
-    assert example_from_record({"messages": said, "prompt": "2 + 2?", "completion": None}).prompt == "2 + 2?"
+    assert example_from_record({"messages": said, "prompt": "Sums", "completion": None}).prompt == "2 + 2?"
 
 
 def test_messages_are_a_prompt_an_answer_and_what_was_said_before() -> None:
