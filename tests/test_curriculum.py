@@ -244,6 +244,26 @@ def test_one_section_is_one_that_the_example_has() -> None:
     assert ((opened.slots[1::2] >= 0).any(-1).sum(1) == 7).all()
 
 
+@pytest.mark.parametrize("lean", [6.0, 1.0, 0.25])
+def test_one_section_leans_to_the_first(lean: float) -> None:
+    """As many times as often the first as the last, in a geometric series; of a book with one section, that one."""
+    books = [{name: ["x"] * 4 for name in names} for names in ("A", "ABCDE")]
+    source = ListSource([{"prompt": "q", "completion": "a", "privileged_context": book} for book in books])
+    plan = Plan(source, Curriculum(drop="1", spread="one", lean=lean), epochs=20_000)  # type: ignore[arg-type]
+    _, opened = plan.at(np.arange(40_000))
+    closed = (opened.slots < 0).all(-1)
+    assert closed[::2].all()
+    assert (closed[1::2].sum(1) == 1).all()
+    series = lean ** (-np.arange(5) / 4)
+    assert closed[1::2].mean(0) == pytest.approx(series / series.sum(), abs=0.013)  # four standard errors
+
+
+@pytest.mark.parametrize("lean", [0, -1, float("nan"), float("inf")])
+def test_a_lean_that_is_none_is_refused(lean: float) -> None:
+    with pytest.raises(ValueError, match="lean"):
+        Curriculum(lean=lean)
+
+
 def test_spread_over_time(task: Translations) -> None:
     """A schedule is the chance of closing one section only; its constants are the three names."""
     positions = np.arange(len(task))
@@ -346,11 +366,11 @@ def test_numbers_leave_out_what_is_closed() -> None:
     [
         (0.0, 0.0, 1),
         (0.03, 0.25, 1),
-        (0.35, 0.25, 1),
-        (0.52, 1, 1),
+        (0.2, 0.25, 1),
+        (0.4, 1, 1),
         (0.58, 1, 1),
         (0.6, 0.3, 0.25),
-        (0.8, 1, 0.25),
+        (0.78, 1, 0.25),
         (1, 1, 0.25),
     ],
 )
@@ -360,3 +380,4 @@ def test_the_patient_curriculum_closes_one_section_before_it_closes_all(
     patient = curriculum_named("patient")
     assert float(patient.drop.at(progress)) == pytest.approx(closed)
     assert float(patient.alone(progress)) == pytest.approx(alone)
+    assert patient.lean == 6

@@ -14,8 +14,9 @@ The paper's curricula by name, over the progress of training:
 
 and one of ours, for books of many sections that build on each other:
 
-    patient         as anneal, but first one section at a time, a quarter and then all of it; then all sections,
-                    and in a quarter of the examples still one, so that reading is not forgotten
+    patient         as anneal, but first one section at a time, a quarter and then all of it, the first sections more
+                    often than the last; then all sections, and in a quarter of the examples still one, so that
+                    reading is not forgotten
 """
 
 from __future__ import annotations
@@ -70,6 +71,13 @@ class Curriculum(BaseModel):
         description="drop from all sections, from one at random, or toss a fair coin between the two; a schedule is "
         "the chance of 'one'",
     )
+    lean: float = Field(
+        1.0,
+        gt=0,
+        le=1e6,
+        description="where pieces of one section close: how many times as often it is the first section as the last, "
+        "with even steps between",
+    )
     rounding: Literal["floor", "chance"] = Field(
         "floor",
         description="of a share that is no whole number of pieces: down, as in the paper, or down or up by chance, so "
@@ -97,8 +105,9 @@ PRESETS: dict[str, dict[str, Any]] = {
     "patient": {
         "candidates": "needed",
         "others": 0.25,
-        "drop": "0@0,0.25@0.03,0.25@0.35,1@0.52,1@0.58,0.3@0.6,1@0.8",
+        "drop": "0@0,0.25@0.03,0.25@0.2,1@0.4,1@0.58,0.3@0.6,1@0.78",
         "spread": "1@0,1@0.58,0.25@0.6",
+        "lean": 6.0,
     },
 }
 PARAMETERS = {"fixed"}  # presets that take a rate: fixed:0.2
@@ -305,7 +314,7 @@ def choose(curriculum: Curriculum, shelf: Shelf, progress: NDArray[np.float64], 
             shown = shown | _first(halves[..., 0], rest, _share(curriculum.others, rest, extra[0]), bits)
     rates = np.broadcast_to(curriculum.drop.at(progress)[:, None], (batch, sections))
     if curriculum.spread != "all":
-        one = _one_of(drawn[:, 1], shown.any(-1))
+        one = _one_of(drawn[:, 1], shown.any(-1), curriculum.lean)
         everywhere = (drawn[:, 0] >> np.uint64(11)) * 2.0**-53 >= curriculum.alone(progress)
         rates = np.where(everywhere[:, None] | one, rates, 0.0)
     closed = _share(rates, shown, extra[1])
@@ -320,10 +329,19 @@ def choose(curriculum: Curriculum, shelf: Shelf, progress: NDArray[np.float64], 
     return Opened(np.where(opened, slots, NONE), quiet)
 
 
-def _one_of(words_in: NDArray[np.uint64], among: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """One of the marked entries of each row, by its word alone: padding for wider neighbours must not change it."""
-    count = np.maximum(among.sum(-1), 1).astype(np.uint64)
-    return among & (np.cumsum(among, axis=-1) - 1 == (words_in % count).astype(np.int64)[:, None])
+def _one_of(words_in: NDArray[np.uint64], among: NDArray[np.bool_], lean: float) -> NDArray[np.bool_]:
+    """One of the marked entries of each row, by its word alone: padding for wider neighbours must not change it.
+
+    `lean` is how many times as likely the first is as the last, in a geometric series.
+    """
+    count = np.maximum(among.sum(-1, keepdims=True), 1)
+    place = np.cumsum(among, axis=-1) - 1
+    if lean == 1:
+        return among & (place == (words_in[:, None] % count.astype(np.uint64)).astype(np.int64))
+    weight = np.where(among, lean ** (-place / np.maximum(count - 1, 1)), 0.0)
+    ends = np.cumsum(weight, axis=-1)
+    drawn = (words_in >> np.uint64(11))[:, None] * 2.0**-53 * ends[:, -1:]
+    return among & (ends - weight <= drawn) & (drawn < ends)
 
 
 def _share(

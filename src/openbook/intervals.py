@@ -38,7 +38,8 @@ def wilson(hits: float, trials: float, z: float = Z95) -> tuple[float, float]:
     centre = share + z * z / (2 * trials)
     spread = z * math.sqrt(share * (1 - share) / trials + z * z / (4 * trials * trials))
     scale = 1 + z * z / trials
-    return max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale)
+    low, high = (centre - spread) / scale, (centre + spread) / scale
+    return max(0.0, min(share, low)), min(1.0, max(share, high))  # rounding must not leave the share itself outside
 
 
 def clustered(values: Sequence[float] | np.ndarray, z: float = Z95) -> tuple[float, float, float]:

@@ -165,15 +165,20 @@ def test_five_levels_are_taught_as_their_table_says(tmp_path: Path) -> None:
     assert unread.training.freeze == [] and unread.task is not None and unread.task.chars == 10
 
 
-def test_five_levels_have_three_seeds_and_plain_fine_tuning_once_five_and_ten_times_as_much(tmp_path: Path) -> None:
+def test_five_levels_have_three_seeds_and_plain_fine_tuning_once_many_times_as_much(tmp_path: Path) -> None:
     units = [unit.config for unit in five_levels.EXPERIMENT.configs("overnight")]
     runs = Counter((unit["curve"], unit["samples"]) for unit in units)
-    once = {("anneal", 18_000): 1, ("no-context", 120_000): 1, ("no-context", 240_000): 1}
-    assert runs == {**{(name, 24_000): 3 for name in CURVES}, **once}
+    once = {("anneal", 12_000): 1, ("no-context", 120_000): 1, ("no-context", 240_000): 1}
+    assert runs == {**{(name, 16_000): 3 for name in CURVES}, **once}
     models = Models(tmp_path)
     assert len({models.place(unit["learned"][0]) for unit in units}) == len(units)
     told = {(u["curve"], u["samples"], u["seed"]): models.config(u["learned"][0]) for u in units}
     assert {config.task.codebook for config in told.values() if config.task} == {0, 1, 2}
+    as_shipped = validated(RunConfig, read_yaml("student-deep"))
+    assert told["anneal", 16_000, 0].curriculum == as_shipped.curriculum
+    same = ("matrix_learning_rate", "decay", "warmup", "batch_size", "freeze")
+    trained = told["anneal", 16_000, 0].training
+    assert [getattr(trained, name) for name in same] == [getattr(as_shipped.training, name) for name in same]
     for samples in (120_000, 240_000):
         longer = told["no-context", samples, 0].training
         assert longer.freeze == [] and longer.matrix_learning_rate == 0.02
@@ -194,7 +199,7 @@ def test_curves_of_five_levels_are_searched_around_the_rate_they_have(
         found.setdefault(unit.config["curve"], []).append(models.config(spec).training.matrix_learning_rate)
         places.add(models.place(spec))
     assert found == {name: list(searched) for name, searched in rates.SEARCHED[chars].items()}
-    assert found["anneal"] == [0.012] and len(found["no-context"]) > 2 and len(found["fixed:0.2"]) > 2
+    assert len(found["no-context"]) > 2 and len(found["fixed:0.2"]) > 2
     shown = {models.place(u.config["learned"][0]) for u in figure.configs("overnight") if u.config["seed"] == 0}
     assert len(places & shown) == len(found)  # nothing is taught twice
 
@@ -202,10 +207,15 @@ def test_curves_of_five_levels_are_searched_around_the_rate_they_have(
 def test_fewer_examples_have_as_many_more_passes(tmp_path: Path) -> None:
     models = Models(tmp_path)
     *annealed, plain = [models.config(unit.config["learned"][0]) for unit in passes.EXPERIMENT.configs("overnight")]
-    as_shipped = validated(RunConfig, read_yaml("student-deep"))
     for config in annealed:
-        assert (config.samples or 0) * config.training.epochs == as_shipped.samples
-        assert config.curriculum == as_shipped.curriculum and config.training.freeze == as_shipped.training.freeze
+        assert (config.samples or 0) * config.training.epochs == 32_000
+        assert config.curriculum == curriculum_named(
+            "patient",
+            drop="0@0,0.25@0.03,0.25@0.35,1@0.52,1@0.58,0.3@0.6,1@0.8",
+            spread="1@0,1@0.58,0.25@0.6",
+            lean=1,
+        )
+        assert "self_attn" in config.training.freeze and config.training.matrix_learning_rate == 0.012
     assert [(config.samples, config.seed) for config in annealed][3:] == [(8000, 0), (8000, 1), (8000, 2)]
     assert (plain.samples, plain.training.epochs, plain.curriculum) == (8000, 20, curriculum_named("no-context"))
     assert plain.training.freeze == [] and plain.training.matrix_learning_rate == 0.02

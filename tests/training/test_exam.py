@@ -23,7 +23,7 @@ from openbook.task import Codebook
 from openbook.task.text import Kind
 from openbook.training.batches import items
 from openbook.training.encode import Encoder
-from openbook.training.exam import SHARES, Row, _written, condition, examine
+from openbook.training.exam import SHARES, Row, _written, condition, examine, examine_sections
 from openbook.training.models import make_tokenizer
 
 WORDS = word_level()
@@ -96,6 +96,28 @@ def test_a_constant_model_scores_what_its_word_is_worth_and_the_best_one_chance(
 def test_words_around_the_answer_are_not_examined() -> None:
     """`is` stands before every answer and is no part of it."""
     assert sit(Scripted(saying("is"), len(WORDS)))[0].accuracy == 0
+
+
+def test_a_section_that_is_closed_is_missed_by_a_model_that_needs_it() -> None:
+    """It answers while `king` of the second section stands in the book, and says nothing else."""
+    book = {"first": ["fact a"], "second": ["king b"]}
+    asked = {"prompt": "who is ?", "completion": " a b", "privileged_context": book}
+    only_first = {**asked, "privileged_context": {"first": ["fact a"]}}
+    data = ListSource([asked, only_first])
+    king, e = (WORDS.convert_tokens_to_ids(word) for word in ("king", "e"))
+
+    def reading(ids: Tensor) -> Tensor:
+        return torch.where((ids == king).any(1, keepdim=True), peeking(ids), e)
+
+    model = Scripted(reading, len(WORDS))
+    curriculum = curriculum_named("anneal", candidates="all")
+    first, second = examine_sections(model, Encoder(WORDS, data.bank), data, curriculum)
+    assert (first.section, second.section) == ("first", "second")
+    assert (first.samples, second.samples, first.pieces) == (2, 1, 1)  # only one example would miss the second
+    assert (first.accuracy, first.exact_match) == (0.5, 0.5)  # the example that has no second section at all
+    assert (second.accuracy, second.exact_match) == (0.0, 0.0)
+    with pytest.raises(InputError, match="at least one"):
+        examine_sections(model, Encoder(WORDS, data.bank), data, curriculum, samples=0)
 
 
 @pytest.mark.parametrize(("loss", "before", "written"), [("answer", "a b", "c"), ("completion", "a", "b c d")])

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
+from rich.markup import escape
 from rich.table import Table
 
 from openbook.console import emit_json, out, progress
@@ -20,6 +21,7 @@ def exam(
     samples: int | None = None,
     lengths: tuple[int, int] | None = None,
     open_: Shares = [0.0, 0.25, 0.5, 0.75, 1.0],  # noqa: B006 - cyclopts shows the default
+    sections: bool = False,
     generate: bool = False,
     chart: Path | None = None,
     seed: int | None = None,
@@ -31,6 +33,7 @@ def exam(
     each share of the book that is open. The task is examined on strings drawn apart from those of training.
 
         openbook exam runs/learn --chart reliance.png
+        openbook exam runs/learn --sections
 
     Parameters
     ----------
@@ -44,6 +47,8 @@ def exam(
         Shortest and longest string of the task, to see how far beyond its training a model goes.
     open_
         Shares of the book to open.
+    sections
+        Also close one section at a time and leave the others open: which of them the model knows by heart.
     generate
         Also let the model write its completions greedily and compare them (slower).
     chart
@@ -55,7 +60,7 @@ def exam(
     """
     from openbook.charts import check_path
     from openbook.errors import InputError
-    from openbook.training.exam import examine
+    from openbook.training.exam import examine, examine_sections, section_names
     from openbook.training.run import exam_size, reopen
 
     check_path(chart)
@@ -64,26 +69,28 @@ def exam(
     if samples is not None and samples < 1:
         raise InputError(f"--samples is {samples}: examine at least one")
     config, model, encoder, source = reopen(run, data, samples, lengths)
-    with progress("exam", len(open_) + 1) as advance:
-        rows = examine(
-            model,
-            encoder,
-            source,
-            config.curriculum,
-            open_,
-            samples=samples or (exam_size(config) if data is None else config.exam.samples),
-            seed=config.seed if seed is None else seed,
-            batch_size=config.exam.batch_size,
-            generate=generate,
-            advance=advance,
-        )
+    names = section_names(source) if sections else []
+    if sections and not names:
+        raise InputError(f"--sections: the examples that {run} is examined on have no book")
+    about: dict[str, Any] = {
+        "samples": samples or (exam_size(config) if data is None else config.exam.samples),
+        "seed": config.seed if seed is None else seed,
+        "batch_size": config.exam.batch_size,
+    }
+    what = (model, encoder, source, config.curriculum)
+    with progress("exam", len(open_) + 1 + len(names)) as advance:
+        rows = examine(*what, open_, generate=generate, advance=advance, **about)
+        closed = examine_sections(*what, advance=advance, **about) if sections else []
     listed = [row.as_dict() for row in rows]
+    apart = [row.as_dict() for row in closed]
     if chart is not None:
         _draw(listed, chart)
     if json:
-        emit_json({"run": str(run), "rows": listed})
+        emit_json({"run": str(run), "rows": listed, **({"sections": apart} if sections else {})})
         return
     _show(listed)
+    if sections:
+        _show_sections(apart)
 
 
 def _show(rows: list[dict[str, Any]]) -> None:
@@ -105,6 +112,24 @@ def _show(rows: list[dict[str, Any]]) -> None:
     out.print(f"{rows[0]['samples']} examples; intervals are clustered by example", style="dim")
     if generated:
         out.print("written: exact matches of what the model writes by itself", style="dim")
+
+
+def _show_sections(rows: list[dict[str, Any]]) -> None:
+    headers = ["closed", "pieces", "accuracy", "95 % interval", "chance", "exact match", "examples"]
+    table = Table(*headers, box=None, header_style="bold")
+    for row in rows:
+        table.add_row(
+            escape(row["section"]),
+            f"{row['pieces']:.1f}",
+            f"{row['accuracy']:.3f}",
+            f"{row['low']:.3f} to {row['high']:.3f}",
+            f"{row['chance']:.3f}",
+            f"{row['exact_match']:.3f}",
+            str(row["samples"]),
+        )
+    out.print()
+    out.print(table)
+    out.print("one section closed, the others open", style="dim")
 
 
 def _draw(rows: list[dict[str, Any]], path: Path) -> None:

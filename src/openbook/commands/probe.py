@@ -15,7 +15,9 @@ from openbook.errors import InputError
 if TYPE_CHECKING:
     from openbook.training.config import TaskConfig
 
-probe = App(name="probe", help="Where the model reads the book and where it keeps it: perturb, stitch, intermediate.")
+probe = App(
+    name="probe", help="Where the model reads the book and where it keeps it: perturb, stitch, intermediate, doubt."
+)
 
 KNOWN_RULES = 3  # of short strings over few characters
 Known = Literal["construction", "surrogate"]
@@ -366,5 +368,68 @@ def _show_strings(found: dict[str, Any]) -> None:
         f"book {found['open']:.0%} open; fitted on {found['fitted_on']:,}, judged on {found['judged_on']:,}; chance "
         f"{found['chance']:.3f}, best control cell {max(s['largest_in_control'] for s in found['sections']):.3f}; "
         f"known: {found['known']:.0%}",
+        style="dim",
+    )
+
+
+@probe.command
+def doubt(
+    model: str,
+    *,
+    samples: int = 128,
+    share: float = 0.25,
+    length: int | None = None,
+    task: Settings = [],  # noqa: B006
+    seed: int | None = None,
+    json: bool = False,
+) -> None:
+    """What the answer would teach a student about rules that are missing.
+
+    With some of the rules of one level missing: how often the gradient of the answer's loss points to the right
+    character at a place whose rule is missing, and how much the student doubts there (entropy; ln n is all it can).
+    An open-book exam does not see the difference, but what is learned with the book closing starts from here.
+
+        openbook probe doubt runs/reader
+
+    Parameters
+    ----------
+    model
+        A student's run folder or checkpoint, best one that can read and has learned nothing yet.
+    samples
+        Examples for each level.
+    share
+        Share of the rules that an example needs of a level to take away; at least one is.
+    length
+        Characters of the strings; the task's longest by default.
+    task
+        The task, for a checkpoint that is not a run: depth=5 chars=8 text=composite codebook=0.
+    seed
+        Seed of the choice of rules; the run's by default.
+    json
+        One JSON object on standard output.
+    """
+    from openbook.probes.doubt import doubt_map
+
+    with progress("taking rules away", None) as advance:
+        found = doubt_map(model, samples, share, length, _task(task), seed, advance).to_json()
+    if json:
+        emit_json(found)
+        return
+    table = Table(title=escape(found["model"]), title_justify="left", box=None, header_style="bold")
+    for header in ("level", "missing", "points right", "95 % interval", "entropy", "gradient"):
+        table.add_column(header, justify="right")
+    for row in found["levels"]:
+        table.add_row(
+            str(row["level"]),
+            f"{row['rules']:.1f}",
+            f"{row['right']:.3f}",
+            f"{row['low']:.3f} to {row['high']:.3f}",
+            f"{row['entropy']:.2f}",
+            f"{row['size']:.3f}",
+        )
+    out.print(table)
+    out.print(
+        f"{found['samples']} examples of {found['length']} characters; {found['share']:.0%} of the needed rules of one "
+        f"level missing; chance {found['chance']:.3f}, full doubt {found['doubt']:.2f}",
         style="dim",
     )

@@ -43,9 +43,9 @@ def deep_configs(scale: Scale) -> list[Unit]:
     """The same on five levels, with the students of the figure of five levels."""
     if scale != "overnight":
         return []
-    samples = five_levels.SAMPLES[8]
+    samples = 24_000
     return [
-        _unit(level, samples, 0, five_levels.learned("anneal", samples, **{"task.held_out": level}))
+        _unit(level, samples, 0, five_levels.learned("anneal", samples, earlier=True, **{"task.held_out": level}))
         for level in range(1, five_levels.DEPTH + 1)
     ]
 

@@ -2,7 +2,8 @@
 
 Next-token accuracy on the answer under teacher forcing (as the paper reports it), exact match, and accuracy by place in
 the answer, for several shares of the book open: the context-reliance curve. Each rate stands beside its chance level
-and an interval clustered by example.
+and an interval clustered by example. `examine_sections` closes one section at a time instead and leaves the others
+open: which of them the model knows by heart.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -53,6 +54,23 @@ class Row:
         return asdict(self)
 
 
+@dataclass(frozen=True)
+class SectionRow:
+    """The exam with one section of the book closed and the others open."""
+
+    section: str
+    pieces: float  # closed pieces of an example, on average
+    samples: int  # examples that show a piece of this section; the others would lose nothing
+    accuracy: float
+    low: float
+    high: float
+    chance: float
+    exact_match: float
+
+    def as_dict(self) -> dict[str, Any]:
+        return asdict(self)
+
+
 def condition(curriculum: Curriculum, share: float, wrong: bool = False) -> Curriculum:
     """The curriculum's own choice of pieces, with a fixed share open in every section and thoughts as at the end."""
     closed, silent = (Schedule(((0.0, rate),)) for rate in (1.0 - share, float(curriculum.silence.at(1.0))))
@@ -73,8 +91,7 @@ def examine(
     advance: Callable[..., None] = lambda *_, **__: None,
 ) -> list[Row]:
     """Sit the exam: a row for every share of the book, and one with a wrong book where the source has any."""
-    if samples < 1:
-        raise InputError(f"an exam of {samples} examples says nothing: use at least one")
+    _check_size(samples)
     if any(not 0 <= share <= 1 for share in shares):
         raise InputError(f"shares of the book are between 0 and 1, not {list(shares)}")
     samples = min(samples, len(source))
@@ -87,13 +104,68 @@ def examine(
         encoded = encoder.encode(shelf, opened, plan.namer(positions))
         pieces = (int((opened.slots != NONE).sum()) - encoded.dropped_pieces) / samples
         sat = items(encoded, positions.tolist())
-        bigrams_of = source.chars if isinstance(source, Translations) and source.unit == 2 else None
-        right = _correct(model, encoder, sat, batch_size, bigrams_of)
+        right = _correct(model, encoder, sat, batch_size, _bigrams_of(source))
         text_match = _generated(model, encoder, sat, batch_size) if generate else None
         book = "wrong" if is_wrong else "right"
         rows.append(_row(book, share, pieces, right, chance_level(source, sat, encoder), text_match))
         advance(1)
     return rows
+
+
+def examine_sections(
+    model: Any,
+    encoder: Encoder,
+    source: Source,
+    curriculum: Curriculum,
+    samples: int = 256,
+    seed: int = 0,
+    batch_size: int = 64,
+    advance: Callable[..., None] = lambda *_, **__: None,
+) -> list[SectionRow]:
+    """Sit the exam with each section closed in turn, all others open; a section that no example shows has no row."""
+    _check_size(samples)
+    samples = min(samples, len(source))
+    plan = Plan(source, condition(curriculum, 1.0), seed=seed, samples=samples)
+    positions = np.arange(samples)
+    shelf, opened = plan.at(positions)
+    rows = []
+    for number, name in enumerate(section_names(source)[: opened.slots.shape[1]]):
+        shown = (opened.slots[:, number] != NONE).sum(-1)
+        if shown.any():
+            slots = opened.slots.copy()
+            slots[:, number] = NONE
+            encoded = encoder.encode(shelf, replace(opened, slots=slots), plan.namer(positions))
+            sat = [item for item, pieces in zip(items(encoded, positions.tolist()), shown, strict=True) if pieces]
+            right = _correct(model, encoder, sat, batch_size, _bigrams_of(source))
+            accuracy, low, high = clustered([float(r.mean()) for r in right])
+            exact, pieces = sum(bool(r.all()) for r in right) / len(right), float(shown[shown > 0].mean())
+            told = (accuracy, low, high, chance_level(source, sat, encoder), exact)
+            rows.append(SectionRow(name, pieces, len(sat), *told))
+        advance(1)
+    return rows
+
+
+def section_names(source: Source) -> list[str]:
+    """Names of the book's sections; where examples name them differently, their numbers."""
+    if isinstance(source, Translations):
+        return [f"level {level + 1}" for level in range(source.depth)]
+    step = max(1, len(source) // 32)
+    seen = [[s.name for s in source.example(i).sections] for i in range(0, len(source), step)]
+    count = max(map(len, seen), default=0)
+    return [
+        names.pop() if len(names := {own[k] for own in seen if k < len(own)}) == 1 and "" not in names else f"{k + 1}"
+        for k in range(count)
+    ]
+
+
+def _check_size(samples: int) -> None:
+    if samples < 1:
+        raise InputError(f"an exam of {samples} examples says nothing: use at least one")
+
+
+def _bigrams_of(source: Source) -> int | None:
+    """Characters of an alphabet, where a token of the answer is a bigram."""
+    return source.chars if isinstance(source, Translations) and source.unit == 2 else None
 
 
 def _row(
