@@ -14,7 +14,7 @@ from openbook.experiments import EXPERIMENTS, five_levels, passes, rates, select
 from openbook.experiments.curricula import CURVES
 from openbook.experiments.experiment import SCALES, Experiment
 from openbook.experiments.models import Models, finished, reader_flags, reader_seconds, taught
-from openbook.experiments.reproduce import Going, ReaderJob, RowsJob, TeachJob, carry_out, plan
+from openbook.experiments.reproduce import Going, ReaderJob, RowsJob, TeachJob, carry_out, describe, plan
 from openbook.experiments.results import read_unit
 from openbook.records import Run
 from openbook.training.config import RunConfig
@@ -169,12 +169,13 @@ def test_five_levels_have_three_seeds_and_plain_fine_tuning_once_many_times_as_m
     units = [unit.config for unit in five_levels.EXPERIMENT.configs("overnight")]
     runs = Counter((unit["curve"], unit["samples"]) for unit in units)
     once = {("anneal", 12_000): 1, ("no-context", 120_000): 1, ("no-context", 240_000): 1}
-    assert runs == {**{(name, 16_000): 3 for name in CURVES}, **once}
+    assert runs == {**{(name, 16_000): 3 for name in CURVES}, ("anneal", 20_000): 3, **once}
     models = Models(tmp_path)
     assert len({models.place(unit["learned"][0]) for unit in units}) == len(units)
     told = {(u["curve"], u["samples"], u["seed"]): models.config(u["learned"][0]) for u in units}
     assert {config.task.codebook for config in told.values() if config.task} == {0, 1, 2}
     as_shipped = validated(RunConfig, read_yaml("student-deep"))
+    assert told["anneal", 20_000, 0].samples == as_shipped.samples
     assert told["anneal", 16_000, 0].curriculum == as_shipped.curriculum
     same = ("matrix_learning_rate", "decay", "warmup", "batch_size", "freeze")
     trained = told["anneal", 16_000, 0].training
@@ -200,6 +201,8 @@ def test_curves_of_five_levels_are_searched_around_the_rate_they_have(
         places.add(models.place(spec))
     assert found == {name: list(searched) for name, searched in rates.SEARCHED[chars].items()}
     assert len(found["no-context"]) > 2 and len(found["fixed:0.2"]) > 2
+    described = [describe(job) for job in plan([experiment.name], "overnight", tmp_path).jobs]
+    assert len(set(described)) == len(described)  # each is told from the next
     shown = {models.place(u.config["learned"][0]) for u in figure.configs("overnight") if u.config["seed"] == 0}
     assert len(places & shown) == len(found)  # nothing is taught twice
 

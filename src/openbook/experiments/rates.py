@@ -16,8 +16,8 @@ OF_ALL = {8: 0.036, 10: 0.012}  # of `student-deep`, by characters: those of ten
 # A book that is never closed need not be remembered at all, and was not searched.
 SEARCHED: dict[int, dict[str, tuple[float, ...]]] = {
     8: {
-        "anneal": (0.012, 0.024, 0.036, 0.048),
-        "fixed:0.2": (0.036, 0.048, 0.096, 0.144),
+        "anneal": (0.012, 0.024, 0.036),
+        "fixed:0.2": (0.048, 0.096, 0.144),
         "no-context": (0.012, 0.036, 0.072),
         "no-dropout": (0.036,),
         "wrong-context": (0.012, 0.036),

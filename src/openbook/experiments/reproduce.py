@@ -255,5 +255,13 @@ def describe(job: Job) -> str:
     if isinstance(job, ReaderJob):
         return f"teach {job.name} to read"
     if isinstance(job, TeachJob):
-        return f"teach: {label(job.spec)}"
-    return f"{job.experiment}: {job.path.stem.rpartition('-')[0]}"
+        return f"teach: {label(job.spec)}{_aside([job.spec])}"
+    return f"{job.experiment}: {job.path.stem.rpartition('-')[0]}{_aside(job.unit.learned)}"
+
+
+def _aside(specs: Sequence[dict[str, Any]]) -> str:
+    """What a label does not say and one run is told from the next by: a wrong book, and how it is trained."""
+    told = {name: value for spec in specs for name, value in spec["settings"].items()}
+    words = ["wrong book"] if told.get("curriculum.wrong") else []
+    words += [f"{name.partition('.')[2]} {value}" for name, value in told.items() if name.startswith("training.")]
+    return f" ({', '.join(words)})" if words else ""
