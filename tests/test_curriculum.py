@@ -258,7 +258,7 @@ def test_one_section_leans_to_the_first(lean: float) -> None:
     assert closed[1::2].mean(0) == pytest.approx(series / series.sum(), abs=0.013)  # four standard errors
 
 
-@pytest.mark.parametrize("lean", [0, -1, float("nan"), float("inf")])
+@pytest.mark.parametrize("lean", [0, -1, 5e-324, float("nan"), float("inf")])
 def test_a_lean_that_is_none_is_refused(lean: float) -> None:
     with pytest.raises(ValueError, match="lean"):
         Curriculum(lean=lean)

@@ -73,10 +73,10 @@ class Curriculum(BaseModel):
     )
     lean: float = Field(
         1.0,
-        gt=0,
+        ge=1e-6,
         le=1e6,
         description="where pieces of one section close: how many times as often it is the first section as the last, "
-        "with even steps between",
+        "in even ratios between",
     )
     rounding: Literal["floor", "chance"] = Field(
         "floor",
@@ -340,8 +340,8 @@ def _one_of(words_in: NDArray[np.uint64], among: NDArray[np.bool_], lean: float)
         return among & (place == (words_in[:, None] % count.astype(np.uint64)).astype(np.int64))
     weight = np.where(among, lean ** (-place / np.maximum(count - 1, 1)), 0.0)
     ends = np.cumsum(weight, axis=-1)
-    drawn = (words_in >> np.uint64(11))[:, None] * 2.0**-53 * ends[:, -1:]
-    return among & (ends - weight <= drawn) & (drawn < ends)
+    drawn = (words_in >> np.uint64(12))[:, None] * 2.0**-52 * ends[:, -1:]
+    return among & (place == (ends <= drawn).sum(-1, keepdims=True, where=among))
 
 
 def _share(

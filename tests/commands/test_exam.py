@@ -54,18 +54,19 @@ def test_the_table_and_the_chart(learned: Path, tmp_path: Path, capsys: pytest.C
 def test_sections_are_closed_one_at_a_time(
     learned: Path, told: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A book of one section without a name, closed: as closed as a book can be."""
+    """Every record has one section, that of its country: closed, it is as closed as a book can be."""
     exam, code = told("exam", learned, "--sections", "--open", 0)
-    (row,) = exam["sections"]
-    assert code == 0 and row["section"] == "1" and row["pieces"] == 2
-    same = ("accuracy", "low", "high", "chance", "exact_match", "samples")
-    assert [row[key] for key in same] == [exam["rows"][0][key] for key in same]
+    found = exam["sections"]
+    assert code == 0 and len(found) == 6 and found[0]["section"] == "Vellmora"
+    assert {(row["samples"], row["pieces"]) for row in found} == {(5, 2)}
+    for key in ("accuracy", "exact_match"):
+        assert sum(row[key] for row in found) / 6 == pytest.approx(exam["rows"][0][key])
     assert main(["exam", str(learned), "--sections", "--samples", "3"]) == 0
     assert "one section closed, the others open" in capsys.readouterr().out
     path = tmp_path / "bare.jsonl"
     path.write_text('{"prompt": "Who rules Vellmora?", "completion": " Queen Ilva"}\n')
     assert main(["exam", str(learned), "--sections", "--data", str(path)]) == 2
-    assert "have no book" in capsys.readouterr().err
+    assert "no section to close" in capsys.readouterr().err
 
 
 def test_other_data_can_be_examined(learned: Path, tmp_path: Path, told: Any) -> None:

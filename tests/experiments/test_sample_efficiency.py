@@ -55,6 +55,11 @@ def test_what_is_said_of_the_figure_is_about_annealing_even_where_plain_fine_tun
     assert isinstance(chart, Chart) and "Annealing" in chart.alt and "4,000 samples" in chart.alt
 
 
+def test_what_is_said_of_the_figure_is_about_the_size_that_the_curves_share() -> None:
+    chart = draw(made.efficiency(anneal={1000: 0.2, 4000: 0.97, 8000: 1.0}))[0]
+    assert isinstance(chart, Chart) and "4,000 samples" in chart.alt and "8,000" not in chart.alt
+
+
 def test_fixed_dropout_at_chance_does_not_decide_the_order() -> None:
     first = {claim.claim: claim.verdict for claim in claims(made.efficiency(fixed={4000: 0.124}))}
     assert first["Annealing learns the fastest, followed by fixed dropout."] == "unclear"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -36,7 +37,7 @@ def found(student: Subject) -> DoubtMap:
 
 
 def test_the_answer_points_to_what_a_reader_lacks_and_best_at_the_last_level(found: DoubtMap) -> None:
-    """The loss asks for the characters of the last level themselves, so there the gradient is right by itself."""
+    """The loss asks for the characters of the last level themselves, so there the gradient of any model is right."""
     assert [level.level for level in found.levels] == [1, 2, 3]
     first, second, last = found.levels
     assert last.right > 0.95 and last.low <= last.right <= last.high
@@ -82,6 +83,20 @@ def test_a_share_that_is_none_is_refused(student: Subject, share: float) -> None
 def test_only_students_end_a_level_with_a_known_layer(subject: Callable[..., Subject]) -> None:
     with pytest.raises(InputError, match="is no student of composite words"):
         doubt_subject(subject())
+
+
+@pytest.mark.parametrize(("depth", "chars"), [(2, 8), (5, 8), (3, 6)])
+def test_a_task_that_is_not_the_students_is_refused(reader: Path, depth: int, chars: int) -> None:
+    other = TASK.model_copy(update={"depth": depth, "chars": chars})
+    with pytest.raises(InputError, match=r"is a student of MLT\(3, 8\)"):
+        doubt_map(reader, 4, task=other)
+
+
+def test_a_checkpoint_alone_will_do(reader: Path, tmp_path: Path) -> None:
+    """A model's folder, with no run around it that says what its loss was."""
+    bare = tmp_path / "bare"
+    shutil.copytree(reader / "model" if (reader / "model").is_dir() else reader, bare)
+    assert doubt_map(bare, 8, length=20, task=TASK).levels == doubt_map(reader, 8, length=20, task=TASK).levels
 
 
 def test_on_the_command_line(reader: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -127,6 +127,7 @@ def test_a_book_of_ones_own_ends_fully_closed_and_bit_by_bit() -> None:
 def test_a_curriculum_recorded_before_there_was_a_rounding_is_read_as_it_was_meant() -> None:
     recorded = validated(RunConfig, {"data": "facts.jsonl"}).model_dump(mode="json")
     assert recorded["curriculum"].pop("rounding") == "chance"
+    assert recorded["curriculum"].pop("lean") == 1  # which came later still
     assert validated(RunConfig, recorded).curriculum.rounding == "floor"
 
 

@@ -23,7 +23,7 @@ from openbook.task import Codebook
 from openbook.task.text import Kind
 from openbook.training.batches import items
 from openbook.training.encode import Encoder
-from openbook.training.exam import SHARES, Row, _written, condition, examine, examine_sections
+from openbook.training.exam import SHARES, Row, SectionRow, _written, condition, examine, examine_sections
 from openbook.training.models import make_tokenizer
 
 WORDS = word_level()
@@ -98,26 +98,73 @@ def test_words_around_the_answer_are_not_examined() -> None:
     assert sit(Scripted(saying("is"), len(WORDS)))[0].accuracy == 0
 
 
+def reading(word: str) -> nn.Module:
+    """Answers while this word stands somewhere in the text, and says nothing of use else."""
+    token, other = (WORDS.convert_tokens_to_ids(each) for each in (word, "e"))
+    says = lambda ids: torch.where((ids == token).any(1, keepdim=True), peeking(ids), other)  # noqa: E731
+    return Scripted(says, len(WORDS))
+
+
+def asked(*books: dict[str, Any]) -> ListSource:
+    return ListSource([{"prompt": "who is ?", "completion": " a b", "privileged_context": book} for book in books])
+
+
+def sections_of(model: nn.Module, data: ListSource, window: int | None = None, **options: Any) -> dict[str, SectionRow]:
+    curriculum = curriculum_named("anneal", order="given", candidates="all")
+    rows = examine_sections(model, Encoder(WORDS, data.bank, window), data, curriculum, **options)
+    return {row.section: row for row in rows}
+
+
 def test_a_section_that_is_closed_is_missed_by_a_model_that_needs_it() -> None:
-    """It answers while `king` of the second section stands in the book, and says nothing else."""
-    book = {"first": ["fact a"], "second": ["king b"]}
-    asked = {"prompt": "who is ?", "completion": " a b", "privileged_context": book}
-    only_first = {**asked, "privileged_context": {"first": ["fact a"]}}
-    data = ListSource([asked, only_first])
-    king, e = (WORDS.convert_tokens_to_ids(word) for word in ("king", "e"))
-
-    def reading(ids: Tensor) -> Tensor:
-        return torch.where((ids == king).any(1, keepdim=True), peeking(ids), e)
-
-    model = Scripted(reading, len(WORDS))
-    curriculum = curriculum_named("anneal", candidates="all")
-    first, second = examine_sections(model, Encoder(WORDS, data.bank), data, curriculum)
-    assert (first.section, second.section) == ("first", "second")
+    data = asked({"first": ["fact a"], "second": ["king b"]}, {"first": ["fact a"]})
+    found = sections_of(reading("king"), data)
+    assert list(found) == ["first", "second"]
+    first, second = found.values()
     assert (first.samples, second.samples, first.pieces) == (2, 1, 1)  # only one example would miss the second
     assert (first.accuracy, first.exact_match) == (0.5, 0.5)  # the example that has no second section at all
     assert (second.accuracy, second.exact_match) == (0.0, 0.0)
     with pytest.raises(InputError, match="at least one"):
-        examine_sections(model, Encoder(WORDS, data.bank), data, curriculum, samples=0)
+        sections_of(reading("king"), data, samples=0)
+
+
+def test_a_section_is_closed_by_its_name_wherever_it_stands() -> None:
+    books = [{"first": ["fact a"], "second": ["king b"]}, {"second": ["king c"]}, *[{"first": ["fact a"]}] * 70]
+    rare = {"first": ["fact a"], "third": ["fact d", "fact e"]}
+    found = sections_of(reading("king"), asked(*books, rare))
+    assert {name: (row.samples, row.pieces) for name, row in found.items()} == {
+        "first": (72, 1),
+        "second": (2, 1),
+        "third": (1, 2),
+    }
+    assert found["second"].accuracy == 0  # in both, though it is the first section of one of them
+
+
+def test_names_that_are_entries_of_a_list_are_numbered() -> None:
+    found = sections_of(reading("king"), asked(*({f"entry {k}": ["king b"]} for k in range(25))))
+    assert {name: row.samples for name, row in found.items()} == {"1": 25}
+
+
+def test_examples_that_need_nothing_of_a_section_do_not_speak_for_it() -> None:
+    def piece(needed: bool) -> dict[str, Any]:
+        return {"text": "king b", "needed": needed}
+
+    data = asked({"only": [piece(True)]}, *[{"only": [piece(False)]}] * 9)
+    assert sections_of(reading("king"), data)["only"].samples == 1
+    nobody = asked({"only": [piece(False)]})
+    with pytest.raises(InputError, match="no section to close"):
+        sections_of(reading("king"), nobody)
+
+
+def test_what_did_not_fit_beside_an_open_book_is_not_opened_by_closing_a_section() -> None:
+    """The window holds the first section and not the second: closing the first must not make room for it."""
+    data = asked({"first": ["fact a", "fact c"], "second": ["king b", "king d"]})
+    free = sections_of(reading("king"), data)
+    assert free["first"].accuracy == 1 and set(free) == {"first", "second"}
+    tokens = len(
+        Encoder(WORDS, data.bank).encode(*Plan(data, curriculum_named("no-dropout")).at(np.arange(1))).flat_ids
+    )
+    short = sections_of(reading("king"), data, window=tokens - 4)
+    assert set(short) == {"first"} and short["first"].accuracy == 0
 
 
 @pytest.mark.parametrize(("loss", "before", "written"), [("answer", "a b", "c"), ("completion", "a", "b c d")])

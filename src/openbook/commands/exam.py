@@ -60,7 +60,7 @@ def exam(
     """
     from openbook.charts import check_path
     from openbook.errors import InputError
-    from openbook.training.exam import examine, examine_sections, section_names
+    from openbook.training.exam import examine, examine_sections
     from openbook.training.run import exam_size, reopen
 
     check_path(chart)
@@ -69,18 +69,15 @@ def exam(
     if samples is not None and samples < 1:
         raise InputError(f"--samples is {samples}: examine at least one")
     config, model, encoder, source = reopen(run, data, samples, lengths)
-    names = section_names(source) if sections else []
-    if sections and not names:
-        raise InputError(f"--sections: the examples that {run} is examined on have no book")
     about: dict[str, Any] = {
         "samples": samples or (exam_size(config) if data is None else config.exam.samples),
         "seed": config.seed if seed is None else seed,
         "batch_size": config.exam.batch_size,
     }
     what = (model, encoder, source, config.curriculum)
-    with progress("exam", len(open_) + 1 + len(names)) as advance:
-        rows = examine(*what, open_, generate=generate, advance=advance, **about)
+    with progress("exam", None if sections else len(open_) + 1) as advance:
         closed = examine_sections(*what, advance=advance, **about) if sections else []
+        rows = examine(*what, open_, generate=generate, advance=advance, **about)
     listed = [row.as_dict() for row in rows]
     apart = [row.as_dict() for row in closed]
     if chart is not None:

@@ -387,6 +387,7 @@ def doubt(
 
     With some of the rules of one level missing: how often the gradient of the answer's loss points to the right
     character at a place whose rule is missing, and how much the student doubts there (entropy; ln n is all it can).
+    At the last level it always does, since there the answer itself is what is missing.
     An open-book exam does not see the difference, but what is learned with the book closing starts from here.
 
         openbook probe doubt runs/reader
@@ -404,7 +405,7 @@ def doubt(
     task
         The task, for a checkpoint that is not a run: depth=5 chars=8 text=composite codebook=0.
     seed
-        Seed of the choice of rules; the run's by default.
+        Seed of the choice of rules, shown and missing; the run's by default.
     json
         One JSON object on standard output.
     """

@@ -18,7 +18,7 @@ from openbook.experiments.models import Models, taught
 
 NAME = "five-levels-passes"
 POSITIONS = 32_000  # examples times passes
-# As the rows in docs/results were made: `student-deep` has other settings by now, and half as many examples.
+# As the rows in docs/results were made: `student-deep` has other settings by now.
 PATIENT = {**EARLIER, **EARLIER_PATIENT, "curriculum.spread": "1@0,1@0.58,0.25@0.6"}
 MOST = 8000
 SEEDS = {1000: (0,), 2000: (0,), 4000: (0,), MOST: (0, 1, 2)}  # of annealing, by different examples

@@ -130,6 +130,6 @@ LARGER = _experiment(
     "five-levels-ten-rates",
     10,
     "Five levels and alphabets of ten at other learning rates",
-    "The same for the larger task, with fixed dropout and plain fine-tuning alone: the others gained nothing from "
-    "other rates with eight characters.",
+    "The same for the larger task, with fixed dropout and plain fine-tuning alone: a wrong book and a student that "
+    "cannot read gained nothing from other rates with eight characters.",
 )

@@ -260,8 +260,9 @@ def describe(job: Job) -> str:
 
 
 def _aside(specs: Sequence[dict[str, Any]]) -> str:
-    """What a label does not say and one run is told from the next by: a wrong book, and how it is trained."""
+    """What a label does not say and one run is told from the next by: its config, a wrong book, how it is trained."""
     told = {name: value for spec in specs for name, value in spec["settings"].items()}
-    words = ["wrong book"] if told.get("curriculum.wrong") else []
+    words = sorted({str(spec["base"]) for spec in specs if "base" in spec})
+    words += ["wrong book"] if told.get("curriculum.wrong") else []
     words += [f"{name.partition('.')[2]} {value}" for name, value in told.items() if name.startswith("training.")]
     return f" ({', '.join(words)})" if words else ""

@@ -102,9 +102,9 @@ def draw(rows: Rows, name: str = NAME) -> list[Chart | Table]:
 
 
 def _size(rows: Rows) -> int:
-    """The largest size of the curve that this is about, or of any."""
-    enhanced = [row["samples"] for row in rows if row["curve"] == "anneal"]
-    return max(enhanced or [row["samples"] for row in rows])
+    """The size that most curves share with the one that this is about; of those the largest."""
+    sizes = {row["samples"] for row in rows if row["curve"] == "anneal"} or {row["samples"] for row in rows}
+    return max(sizes, key=lambda size: (len({row["curve"] for row in rows if row["samples"] == size}), size))
 
 
 def _panel(rows: Rows, chars: int) -> Panel:

@@ -40,7 +40,7 @@ def configs(scale: Scale) -> list[Unit]:
 
 
 def deep_configs(scale: Scale) -> list[Unit]:
-    """The same on five levels, with the students of the figure of five levels."""
+    """The same on five levels, with the settings that `student-deep` had before."""
     if scale != "overnight":
         return []
     samples = 24_000

@@ -33,6 +33,8 @@ from openbook.probes.subject import Subject
 from openbook.randomness import words
 from openbook.training.batches import Collator, Item, pad_id_of
 from openbook.training.config import TaskConfig
+from openbook.training.encode import IGNORED
+from openbook.training.exam import examined
 from openbook.training.student import StudentForCausalLM
 from openbook.training.targets import summed_loss, target_logits
 
@@ -95,6 +97,9 @@ def doubt_subject(
         raise InputError(
             f"{subject.name} is no student of composite words: of other models it is not known which layer ends a level"
         )
+    of = (subject.model.config.depth, subject.model.config.chars)
+    if (source.depth, source.chars) != of:
+        raise InputError(f"{subject.name} is a student of MLT{of}, but the task is MLT({source.depth}, {source.chars})")
     if not 0 < share <= 1:
         raise InputError(f"the share of rules that is missing is above 0 and at most 1, not {share}")
     plan, shelf, opened = subject.shelf(samples)
@@ -129,9 +134,7 @@ def _level(subject: Subject, rows: list[Item], level: int, asks: Mask, rules: fl
     device = next(model.parameters()).device
     right: list[float] = []
     entropy, size = 0.0, 0.0
-    was_training = model.training
-    model.eval()
-    try:
+    with examined(model):
         for start in range(0, len(rows), BATCH):
             part = slice(start, start + BATCH)
             batch = {name: tensor.to(device) for name, tensor in collate.pad(rows[part]).items()}
@@ -146,8 +149,6 @@ def _level(subject: Subject, rows: list[Item], level: int, asks: Mask, rules: fl
             entropy -= float((chosen.exp() * chosen).sum(-1).mean(-1).sum())
             size += float(slope[asked].norm(dim=-1).sum())
             advance(len(asked))
-    finally:
-        model.train(was_training)
     accuracy, low, high = clustered(right)
     count = int(asks.sum())
     return LevelDoubt(level + 1, rules, count, accuracy, low, high, entropy / count, size / count)
@@ -163,16 +164,17 @@ def _slope(model: Any, batch: dict[str, Tensor], layer: int, slots: Slots, rows:
 
     handle = decoder_layers(model)[layer].register_forward_hook(cut)
     try:
-        loss = summed_loss(*target_logits(model, batch))
+        answers = torch.where(batch["answers"], batch["labels"], IGNORED)
+        loss = summed_loss(*target_logits(model, {**batch, "labels": answers}))
         (slope,) = torch.autograd.grad(loss, kept[0])
     finally:
         handle.remove()
     places = torch.from_numpy(slots.places_bq[rows]).to(slope.device)
     row = torch.arange(len(places), device=slope.device)[:, None]
-    return kept[0].detach()[row, places], slope[row, places]
+    return kept[0].detach()[row, places].float(), slope[row, places].float()
 
 
 def _guess(model: Any, state: Tensor) -> Tensor:
     """What the model's own norm and head make of a state: logits of the two characters, [..., 2, n]."""
     with torch.no_grad():
-        return model.lm_head.characters(model.model.norm(state))
+        return model.lm_head.characters(model.model.norm(state)).float()

@@ -150,8 +150,8 @@ def open_even(model: str | Path, length: int | None, task: TaskConfig | None, se
         own = validated(RunConfig, Run(model).read("config.json")).task
         if own is None:
             raise InputError(f"{model} is not about the translation task: this probe needs rules and their images")
-    length = length or (own.lengths[1] if own else None)
-    return open_subject(model, None, task, (length, length) if length else None, seed)
+    length = (own.lengths[1] if own else None) if length is None else length
+    return open_subject(model, None, task, None if length is None else (length, length), seed)
 
 
 def perturb_subject(

@@ -19,7 +19,7 @@ from openbook.records import Run
 from openbook.training.batches import Item, items
 from openbook.training.config import RunConfig, TaskConfig
 from openbook.training.encode import Encoder
-from openbook.training.exam import condition, section_names
+from openbook.training.exam import condition
 from openbook.training.models import load, window_of
 from openbook.training.run import EXAM_START, encoder_of, sources_of, task_source
 from openbook.training.settings import validated
@@ -47,7 +47,18 @@ class Subject:
 
     @property
     def sections(self) -> list[str]:
-        return section_names(self.source)
+        """Names of the book's sections; where examples name them differently, their numbers."""
+        if isinstance(self.source, Translations):
+            return [f"level {level + 1}" for level in range(self.source.depth)]
+        step = max(1, len(self.source) // 32)
+        seen = [[s.name for s in self.source.example(i).sections] for i in range(0, len(self.source), step)]
+        count = max(map(len, seen))
+        return [
+            names.pop()
+            if len(names := {own[k] for own in seen if k < len(own)}) == 1 and "" not in names
+            else f"{k + 1}"
+            for k in range(count)
+        ]
 
     def numbers_of(self, sections: Sequence[str] | None) -> list[int]:
         """Numbers of sections that were asked for by name or number; all of them, if none was."""

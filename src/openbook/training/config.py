@@ -173,7 +173,7 @@ def _curriculum(value: Any) -> Any:
 
 
 # A curriculum as runs recorded it before it could be rounded by chance.
-_EARLIER = Curriculum.model_fields.keys() - {"rounding"}
+_EARLIER = {"candidates", "others", "drop", "spread", "order", "wrong", "silence"}
 
 
 def _of_records(name: str) -> dict[str, Any]:

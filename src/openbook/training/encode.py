@@ -179,6 +179,13 @@ class Encoder:
         roles = np.repeat(kinds.reshape(-1)[kept], lengths)
         return self._cut(Encoded(flat[where], roles, np.cumsum(cost.sum(1)), dropped, 0, self.with_loss), name)
 
+    def fitted(self, shelf: Shelf, opened: Opened, name: Callable[[int], str] = "example {}".format) -> Opened:
+        """What is left open where not all of it fits into the window."""
+        cost = self._costs(shelf, opened, name)[2]
+        if self.max_length is None or not ((excess := cost.sum(1) - self.max_length) > 0).any():
+            return opened
+        return self._shed(shelf, opened, cost, excess)[0]
+
     def _costs(
         self, shelf: Shelf, opened: Opened, name: Callable[[int], str]
     ) -> tuple[Fragments, NDArray[np.uint8], Tokens, Tokens, Tokens]:

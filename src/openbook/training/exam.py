@@ -30,6 +30,7 @@ from openbook.training.encode import IGNORED, Encoder
 from openbook.training.targets import target_logits
 
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
+NAMES = 24  # sections of more names than these are entries of one list, and are told apart by number
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class SectionRow:
 
     section: str
     pieces: float  # closed pieces of an example, on average
-    samples: int  # examples that show a piece of this section; the others would lose nothing
+    samples: int  # examples that need an open piece of this section; the others would miss nothing
     accuracy: float
     low: float
     high: float
@@ -122,40 +123,50 @@ def examine_sections(
     batch_size: int = 64,
     advance: Callable[..., None] = lambda *_, **__: None,
 ) -> list[SectionRow]:
-    """Sit the exam with each section closed in turn, all others open; a section that no example shows has no row."""
+    """Sit the exam with each section closed in turn, all others open, as far as they fit into the window.
+
+    Sections go by name, or by number where they have none or there are more than `NAMES`. One that no example needs has
+    no row.
+    """
     _check_size(samples)
     samples = min(samples, len(source))
     plan = Plan(source, condition(curriculum, 1.0), seed=seed, samples=samples)
     positions = np.arange(samples)
     shelf, opened = plan.at(positions)
+    opened = encoder.fitted(shelf, opened, plan.namer(positions))
+    is_open = opened.slots != NONE
+    needed = is_open & np.take_along_axis(shelf.needed, np.maximum(opened.slots, 0), axis=-1)
     rows = []
-    for number, name in enumerate(section_names(source)[: opened.slots.shape[1]]):
-        shown = (opened.slots[:, number] != NONE).sum(-1)
-        if shown.any():
-            slots = opened.slots.copy()
-            slots[:, number] = NONE
-            encoded = encoder.encode(shelf, replace(opened, slots=slots), plan.namer(positions))
-            sat = [item for item, pieces in zip(items(encoded, positions.tolist()), shown, strict=True) if pieces]
+    for name, where in _sections(source, positions, opened.slots.shape[1]).items():  # [B, S]
+        asked = np.flatnonzero((needed & where[..., None]).any((1, 2)))
+        if len(asked):
+            closed = replace(opened, slots=np.where(where[..., None], NONE, opened.slots))
+            sat = items(encoder.encode(shelf, closed, plan.namer(positions)), positions.tolist())
+            sat = [sat[row] for row in asked.tolist()]
             right = _correct(model, encoder, sat, batch_size, _bigrams_of(source))
-            accuracy, low, high = clustered([float(r.mean()) for r in right])
-            exact, pieces = sum(bool(r.all()) for r in right) / len(right), float(shown[shown > 0].mean())
-            told = (accuracy, low, high, chance_level(source, sat, encoder), exact)
-            rows.append(SectionRow(name, pieces, len(sat), *told))
+            pieces = float((is_open & where[..., None])[asked].sum((1, 2)).mean())
+            row = _row("right", 0.0, 0.0, right, chance_level(source, sat, encoder), None)
+            told = (row.samples, row.accuracy, row.low, row.high, row.chance, row.exact_match)
+            rows.append(SectionRow(name, pieces, *told))
         advance(1)
+    if not rows:
+        raise InputError("no example of this exam needs a piece of a book: there is no section to close")
     return rows
 
 
-def section_names(source: Source) -> list[str]:
-    """Names of the book's sections; where examples name them differently, their numbers."""
+def _sections(source: Source, positions: np.ndarray, count: int) -> dict[str, np.ndarray]:
+    """Where each section stands in the books of these examples, by name: [B, S]."""
     if isinstance(source, Translations):
-        return [f"level {level + 1}" for level in range(source.depth)]
-    step = max(1, len(source) // 32)
-    seen = [[s.name for s in source.example(i).sections] for i in range(0, len(source), step)]
-    count = max(map(len, seen), default=0)
-    return [
-        names.pop() if len(names := {own[k] for own in seen if k < len(own)}) == 1 and "" not in names else f"{k + 1}"
-        for k in range(count)
-    ]
+        every = np.ones((len(positions), 1), bool)
+        return {f"level {level + 1}": every & (np.arange(count) == level) for level in range(source.depth)}
+    books = [[section.name for section in source.example(position).sections] for position in positions.tolist()]
+    few = len({name for book in books for name in book}) <= NAMES
+    found: dict[str, np.ndarray] = {}
+    for row, book in enumerate(books):
+        for number, name in enumerate(book):
+            called = name if name and few else f"{number + 1}"
+            found.setdefault(called, np.zeros((len(books), count), bool))[row, number] = True
+    return found
 
 
 def _check_size(samples: int) -> None:
@@ -234,7 +245,7 @@ def _correct(
     collator = Collator(pad_id_of(encoder.tokenizer), batch_size)
     device = next(model.parameters()).device
     results: dict[int, np.ndarray] = {}
-    with torch.inference_mode(), _examined(model):
+    with torch.inference_mode(), examined(model):
         for batch in collator(items)["micro_batches"]:
             labels = torch.where(batch["answers"], batch["labels"], IGNORED)
             batch = {**batch, "labels": labels}
@@ -254,7 +265,7 @@ def _correct(
 
 
 @contextmanager
-def _examined(model: Any) -> Iterator[None]:
+def examined(model: Any) -> Iterator[None]:
     """Dropout off within; afterwards the model is as it was."""
     was_training = model.training
     model.eval()
@@ -285,7 +296,7 @@ def _generated(model: Any, encoder: Encoder, items: list[Item], batch_size: int)
         mask = np.zeros((len(batch), longest), np.int64)
         for row, prompt in enumerate(prompts):  # generation continues at the right edge, so prompts are padded left
             ids[row, longest - len(prompt) :], mask[row, longest - len(prompt) :] = prompt, 1
-        with torch.inference_mode(), _examined(model):
+        with torch.inference_mode(), examined(model):
             tokens = model.generate(
                 input_ids=torch.from_numpy(ids).to(device),
                 attention_mask=torch.from_numpy(mask).to(device),
