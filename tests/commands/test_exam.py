@@ -130,6 +130,16 @@ def test_a_student_is_examined_on_longer_strings_than_it_knows(told: Any, refuse
     assert "records of a file" in refused("exam", learned, "--lengths", 20, 20)
 
 
+def test_a_student_is_examined_on_a_codebook_of_ones_choice(told: Any, refused: Any, learned: Path) -> None:
+    reader = Path(openbook.__file__).parent / "checkpoints" / "student-3-8"
+    asked = ("exam", reader, "--samples", 16, "--open", 1, "--codebook")
+    fresh, one, other = (told(*asked, which)[0]["rows"][0] for which in ("fresh", 5, 6))
+    assert min(row["accuracy"] for row in (fresh, one, other)) > 0.98  # it reads them all
+    assert len({row["pieces"] for row in (fresh, one, other)}) == 3  # and they are different ones
+    assert "no seed, no codebook file" in refused("exam", reader, "--codebook", "absent.json")
+    assert "have another codebook; this exam is on records" in refused("exam", learned, "--codebook", 5)
+
+
 def test_bad_input_is_refused(learned: Path, tmp_path: Path, refused: Any) -> None:
     assert "has no config.json" in refused("exam", tmp_path / "absent")
     assert "between 0 and 1" in refused("exam", learned, "--open", "1.5")

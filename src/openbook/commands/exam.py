@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 from rich.markup import escape
@@ -20,6 +20,7 @@ def exam(
     data: Path | None = None,
     samples: int | None = None,
     lengths: tuple[int, int] | None = None,
+    codebook: int | Literal["fresh"] | Path | None = None,
     open_: Shares = [0.0, 0.25, 0.5, 0.75, 1.0],  # noqa: B006 - cyclopts shows the default
     sections: bool = False,
     generate: bool = False,
@@ -45,6 +46,8 @@ def exam(
         Examples; as many as the run's config says by default.
     lengths
         Shortest and longest string of the task, to see how far beyond its training a model goes.
+    codebook
+        Another codebook of the task (a seed, a file, or `fresh` ones): does the model still read a book it does not know?
     open_
         Shares of the book to open.
     sections
@@ -68,7 +71,9 @@ def exam(
         raise InputError("--open names no share of the book: give numbers from 0 to 1, or leave it out")
     if samples is not None and samples < 1:
         raise InputError(f"--samples is {samples}: examine at least one")
-    config, model, encoder, source = reopen(run, data, samples, lengths)
+    config, model, encoder, source = reopen(
+        run, data, samples, lengths, str(codebook) if isinstance(codebook, Path) else codebook
+    )
     about: dict[str, Any] = {
         "samples": samples or (exam_size(config) if data is None else config.exam.samples),
         "seed": config.seed if seed is None else seed,

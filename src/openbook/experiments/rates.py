@@ -13,15 +13,16 @@ from openbook.experiments.models import Models
 from openbook.records import Run
 
 OF_ALL = {8: 0.036, 10: 0.012}  # of `student-deep`, by characters: those of ten were taught with what it had before
-# A book that is never closed need not be remembered at all, and was not searched.
+# A book that is never closed need not be remembered at all; a wrong book and a student that cannot read stayed at
+# chance at 0.012 and 0.024 with 24,000 examples and the settings of before.
 SEARCHED: dict[int, dict[str, tuple[float, ...]]] = {
     8: {
         "anneal": (0.012, 0.024, 0.036),
         "fixed:0.2": (0.048, 0.096, 0.144),
         "no-context": (0.012, 0.036, 0.072),
         "no-dropout": (0.036,),
-        "wrong-context": (0.012, 0.036),
-        "no-icl": (0.012, 0.036),
+        "wrong-context": (0.036,),
+        "no-icl": (0.036,),
     },
     10: {"anneal": (0.012,), "fixed:0.2": (0.024, 0.048, 0.096), "no-context": (0.012, 0.024, 0.048)},
 }

@@ -295,9 +295,16 @@ def _recorded(folder: Path, config: RunConfig) -> Source:
 
 
 def reopen(
-    folder: Path, data: Path | None = None, samples: int | None = None, lengths: tuple[int, int] | None = None
+    folder: Path,
+    data: Path | None = None,
+    samples: int | None = None,
+    lengths: tuple[int, int] | None = None,
+    codebook: int | str | None = None,
 ) -> tuple[RunConfig, Any, Encoder, Source]:
-    """A finished run's config, model, encoder and exam source (or other data or lengths), to examine or probe it."""
+    """A finished run's config, model, encoder and exam source, to examine or probe it.
+
+    It may have other data, or the task other lengths or another codebook.
+    """
     run = Run(folder)
     settings = run.read("config.json")
     if isinstance(settings, dict) and "architectures" in settings:
@@ -308,10 +315,12 @@ def reopen(
         raise InputError(f"{folder} did not finish: go on with `openbook {command} --resume --out {folder}`")
     if damage := run.damage():
         raise InputError(f"{folder} cannot be used: {'; '.join(damage[:3])}")
-    if lengths is not None:
+    asked = {"lengths": lengths, "codebook": codebook}
+    if others := {name: value for name, value in asked.items() if value is not None}:
         if data is not None or config.task is None:
-            raise InputError("only the strings of the task have other lengths; this exam is on records of a file")
-        config = validated(RunConfig, config.model_dump() | {"task": config.task.model_dump() | {"lengths": lengths}})
+            what = " and ".join({"lengths": "other lengths", "codebook": "another codebook"}[name] for name in others)
+            raise InputError(f"only the strings of the task have {what}; this exam is on records of a file")
+        config = validated(RunConfig, config.model_dump() | {"task": config.task.model_dump() | others})
     if data is not None and config.task is not None and config.task.text in STUDENT_TEXTS:
         raise InputError(f"{folder} is a student, whose words are those of its task: it cannot be examined on {data}")
     if data is not None:
