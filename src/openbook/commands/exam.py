@@ -47,7 +47,7 @@ def exam(
     lengths
         Shortest and longest string of the task, to see how far beyond its training a model goes.
     codebook
-        Another codebook of the task (a seed, a file, or `fresh` ones): does the model still read a book it does not know?
+        Another codebook of the task (a seed, a file, or fresh): does the model still read a book it does not know?
     open_
         Shares of the book to open.
     sections
