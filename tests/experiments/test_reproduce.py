@@ -14,8 +14,17 @@ from openbook.experiments import EXPERIMENTS, five_levels, passes, rates, select
 from openbook.experiments.curricula import CURVES
 from openbook.experiments.experiment import SCALES, Experiment
 from openbook.experiments.models import Models, finished, reader_flags, reader_seconds, taught
-from openbook.experiments.reproduce import Going, ReaderJob, RowsJob, TeachJob, carry_out, describe, plan
-from openbook.experiments.results import read_unit
+from openbook.experiments.reproduce import (
+    Going,
+    ReaderJob,
+    RowsJob,
+    TeachJob,
+    carry_out,
+    describe,
+    plan,
+    with_neighbours,
+)
+from openbook.experiments.results import KEYS, read_unit, write_unit
 from openbook.records import Run
 from openbook.training.config import RunConfig
 from openbook.training.settings import read_yaml, validated
@@ -229,6 +238,24 @@ def test_half_of_each_of_five_levels_is_held_out_once(tmp_path: Path) -> None:
     told = [Models(tmp_path).config(unit.config["learned"][0]) for unit in experiment.configs("overnight")]
     assert [config.task.held_out for config in told if config.task] == [1, 2, 3, 4, 5]
     assert {config.samples for config in told} == {24_000} and len({str(c.curriculum) for c in told}) == 1
+
+
+def test_rows_of_a_given_reader_stay_on_the_page_beside_others(tmp_path: Path) -> None:
+    reader = tmp_path / "reader"
+    reader.mkdir()
+    shape = {"model_type": "openbook_student", "depth": 5, "chars": 8, "text": "composite"}
+    (reader / "config.json").write_text(json.dumps(shape))
+    (reader / "model.safetensors").write_text("weights")
+    out = tmp_path / "out"
+    figure = plan(["five-levels"], "overnight", out, reader)
+    for job in figure.jobs:
+        if isinstance(job, RowsJob) and job.unit.config["curve"] == "anneal":
+            write_unit(job.path, {key: [] if key == "rows" else {} for key in KEYS})
+    both = with_neighbours(plan(["five-levels-rates"], "overnight", out, reader))
+    (kept,) = (one for one in both.experiments if one.name == "five-levels")
+    assert len(both.found(kept).units) == 7
+    alone = with_neighbours(plan(["translation"], "overnight", out))  # which starts from no reader
+    assert "five-levels" not in {one.name for one in alone.experiments}
 
 
 @pytest.mark.parametrize(("text", "name"), [("pairs", "writer-5-8"), ("letters", "speller-5-8")])

@@ -141,7 +141,10 @@ def with_neighbours(planned: Plan) -> Plan:
     others = [one.name for one in select() if one.name not in mine and one.configs(planned.scale)]
     if not others:
         return planned
-    beside = plan(others, planned.scale, planned.out)
+    try:  # rows of a given reader are found by it
+        beside = plan(others, planned.scale, planned.out, planned.models.given)
+    except InputError:  # none of the others starts from it
+        beside = plan(others, planned.scale, planned.out)
     kept = {one.name for one in beside.experiments if beside.found(one).units}
     rows = [job for job in beside.jobs if isinstance(job, RowsJob) and job.experiment in kept]
     return replace(planned, experiments=select(sorted(mine | kept)), jobs=[*planned.jobs, *rows])
