@@ -112,3 +112,13 @@ def test_numbers_are_written_for_people(value: float | None, form: str, words: s
 def test_colours_are_many_enough_to_see() -> None:
     assert len({colour(k) for k in range(8)}) == 8 and len({colour(100 + 11 * k) for k in range(10)}) >= 9
     assert colour(199) == colour(195) != colour(100)
+
+
+def test_a_chart_is_the_same_file_whatever_was_drawn_before() -> None:
+    chart = Chart("name", "title", "in words", [PANEL, MAP], "caption")
+    first = file_svg(chart)
+    panel_svg(PANEL, "another")
+    assert file_svg(chart) == first
+    other = Panel("a panel", PANEL.x, PANEL.y, [OLD])
+    names = [clip.attrib["id"] for clip in [*parsed(PANEL).iter("clipPath"), *parsed(other).iter("clipPath")]]
+    assert len(set(names)) == 2  # on one page each panel has a clip of its own

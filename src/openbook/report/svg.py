@@ -3,9 +3,9 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 import re
+import zlib
 from collections.abc import Iterator
 from html import escape
 
@@ -25,7 +25,6 @@ SEQUENCE = (
 )  # fmt: skip
 _HEAT = ("#440154", "#414487", "#2a788e", "#22a884", "#7ad151", "#fde725")
 _VAR = re.compile(r"var\(--[\w-]+,(#[0-9a-fA-F]{3,8})\)")
-_ids = itertools.count()
 
 
 def _ink(name: str, light: str) -> str:
@@ -66,9 +65,9 @@ def text(
     )
 
 
-def panel_body(panel: Panel | Heatmap) -> str:
-    """What is inside a panel's SVG, without its title."""
-    return _heatmap(panel) if isinstance(panel, Heatmap) else _curves(panel)
+def panel_body(panel: Panel | Heatmap, chart: str) -> str:
+    """What is inside a panel's SVG, without its title; `chart` is what tells its chart from others of a page."""
+    return _heatmap(panel) if isinstance(panel, Heatmap) else _curves(panel, chart)
 
 
 def panel_svg(panel: Panel | Heatmap, alt: str) -> str:
@@ -76,21 +75,16 @@ def panel_svg(panel: Panel | Heatmap, alt: str) -> str:
     size = heatmap_height(panel) if isinstance(panel, Heatmap) else HEIGHT
     return (
         f'<svg class="plot" viewBox="0 0 {WIDTH} {size}" role="img" tabindex="0" '
-        f'aria-label="{escape(alt, quote=True)}">{panel_body(panel)}</svg>'
+        f'aria-label="{escape(alt, quote=True)}">{panel_body(panel, alt)}</svg>'
     )
 
 
-def _curves(panel: Panel) -> str:
+def _curves(panel: Panel, chart: str) -> str:
     levels = [level.value for level in panel.levels]
     x = Ruler.of(panel.x, [p[0] for s in panel.series for p in s.points])
     spreads = [edge for s in panel.series for low, high in s.spread for edge in (low, high)]
     y = Ruler.of(panel.y, [*(p[1] for s in panel.series for p in s.points), *spreads, *levels])
-    clip = f"c{next(_ids)}"
-    parts, levels_named = [*_frame(panel, x, y)], []
-    parts.append(
-        f'<clipPath id="{clip}"><rect x="{LEFT - 5}" y="{TOP - 6}" width="{WIDTH - LEFT - RIGHT + 10}" '
-        f'height="{HEIGHT - TOP - BOTTOM + 12}"/></clipPath><g clip-path="url(#{clip})">'
-    )
+    parts, levels_named = [], []
     for level in panel.levels:
         at = _y(y, level.value)
         parts.append(
@@ -100,7 +94,13 @@ def _curves(panel: Panel) -> str:
         levels_named.append(text(WIDTH - RIGHT - 2, at - 4, level.label, 10, SOFT, "end", HALO))
     for series in sorted(panel.series, key=lambda s: not s.published):
         parts.append(_series(series, panel, x, y))
-    return "".join([*parts, *levels_named, "</g>"])
+    frame, drawn = "".join(_frame(panel, x, y)), "".join([*parts, *levels_named])
+    name = f"c{zlib.crc32(''.join([chart, panel.title, frame, drawn]).encode()):08x}"  # the same, whatever is around it
+    clip = (
+        f'<clipPath id="{name}"><rect x="{LEFT - 5}" y="{TOP - 6}" width="{WIDTH - LEFT - RIGHT + 10}" '
+        f'height="{HEIGHT - TOP - BOTTOM + 12}"/></clipPath>'
+    )
+    return f'{frame}{clip}<g clip-path="url(#{name})">{drawn}</g>'
 
 
 def _x(ruler: Ruler, value: float) -> float:
@@ -237,7 +237,7 @@ def file_svg(chart: Chart) -> str:
             left = place * WIDTH + LEFT * zoom
             parts.append(text(left, top + 10, panel.title, 12.5, INK, "start", ' font-weight="600"'))
             where = f"translate({place * WIDTH} {top + 16:.0f}) scale({zoom:g})"
-            parts.append(f'<g transform="{where}">{panel_body(panel)}</g>')
+            parts.append(f'<g transform="{where}">{panel_body(panel, chart.name)}</g>')
             tallest = max(tallest, zoom * (heatmap_height(panel) if isinstance(panel, Heatmap) else HEIGHT))
         top += tallest + 30
     x = 16.0
