@@ -340,9 +340,9 @@ class Run:
         write_json(self.folder / MANIFEST, {str(p.relative_to(self.folder)): file_hash(p) for p in files})
 
     def _belongs(self, path: Path) -> bool:
-        """Whether a file is part of the record: the lock, the checkpoints and what a killed process left are not."""
+        """Whether a file is part of the record: locks, checkpoints, failures and what a killed process left are not."""
         first = path.relative_to(self.folder).parts[0]
-        return first not in (MANIFEST, LOCK, CHECKPOINTS) and not first.endswith(".writing")
+        return first not in (MANIFEST, LOCK, CHECKPOINTS, ERROR) and not first.endswith(".writing")
 
     @property
     def checkpoints(self) -> Path:

@@ -81,6 +81,27 @@ def test_a_line_too_long_is_refused_without_being_held(tmp_path: Path, monkeypat
     assert source.where(1) == f"{path}:3" and source.example(1).prompt == "a"
 
 
+def test_a_line_just_too_long_does_not_take_the_next_one_with_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    long = '{"prompt": "' + "x" * 200
+    monkeypatch.setattr(jsonl, "LONGEST_LINE", len(long))
+    path = tmp_path / "facts.jsonl"
+    path.write_text(f"{GOOD}\n{long}\n{GOOD}\n{GOOD}\n")  # with its end it has one byte more than is allowed
+    source = JsonlSource(path, skip_bad=True)
+    assert len(source) == 3 and source.where(1) == f"{path}:3" and source.example(1).prompt == "a"
+
+
+def test_a_thinking_token_of_ones_own_that_is_written_out_stays_as_long_as_it_is() -> None:
+    record = {"prompt": "a", "completion": "<p><p><p> b", "thoughts": ["<p><p><p>"]}
+    source = ListSource([record], think="<p>")
+    assert source.has_thoughts
+    shelf = source.shelf(np.array([0]))
+    assert shelf.texts(shelf.completion[0]) == ["<p>", "<p>", "<p>", " b"]
+    shelf = ListSource([record]).shelf(np.array([0]))
+    assert shelf.texts(shelf.completion[0]) == ["<p><p><p>", " b"]
+
+
 def test_a_file_without_records_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="the file is empty"):
         JsonlSource(written(tmp_path / "empty.jsonl", b""))
@@ -127,6 +148,16 @@ def test_a_folder_of_several_datasets_is_not_one(tmp_path: Path) -> None:
     assert len(load_source(tmp_path / "saved" / "test")) == 1
     with pytest.raises(InputError, match="--skip-bad is for JSONL files"):
         load_source(tmp_path / "saved" / "test", skip_bad=True)
+
+
+@pytest.mark.parametrize("damaged", ["state.json", "data-00000-of-00001.arrow"])
+def test_a_damaged_dataset_is_refused_with_its_folder(damaged: str, tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    datasets.Dataset.from_list([json.loads(GOOD)] * 4).save_to_disk(tmp_path / "saved")
+    path = tmp_path / "saved" / damaged
+    path.write_bytes(path.read_bytes()[:20])
+    with pytest.raises(InputError, match="saved: the saved dataset is damaged"):
+        load_source(tmp_path / "saved")
 
 
 def test_a_change_of_one_letter_changes_the_fingerprint(tmp_path: Path) -> None:

@@ -52,10 +52,10 @@ def test_the_answer_and_the_thoughts_are_parts_of_the_completion() -> None:
     parts = [(part.kind, part.text) for part in example_from_record(record).completion]
     assert parts == [
         (Kind.THOUGHT, "Six by"),
-        (Kind.WORDS, " two, "),
-        (Kind.THOUGHT, "twelve"),
-        (Kind.WORDS, ": "),
-        (Kind.ANSWER, "12"),
+        (Kind.WORDS, " two,"),
+        (Kind.THOUGHT, " twelve"),
+        (Kind.WORDS, ":"),
+        (Kind.ANSWER, " 12"),
         (Kind.WORDS, "!"),
     ]
 
@@ -100,3 +100,9 @@ def test_what_is_wrong_is_said_with_its_place(record: Any, complaint: str) -> No
     with pytest.raises(InputError) as caught:
         example_from_record(record, "facts.jsonl:3")
     assert str(caught.value).startswith("facts.jsonl:3: ") and complaint in str(caught.value)
+
+
+def test_a_blank_goes_with_the_part_behind_it_and_belongs_to_the_one_before_only_once() -> None:
+    record = {"prompt": "?", "completion": "a b  c", "thoughts": ["a ", "b"], "answer": "c"}
+    parts = [(part.kind, part.text) for part in example_from_record(record).completion]
+    assert parts == [(Kind.THOUGHT, "a "), (Kind.THOUGHT, "b"), (Kind.WORDS, " "), (Kind.ANSWER, " c")]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy as np
@@ -184,6 +185,18 @@ def test_a_template_that_yields_no_mask_is_refused(template: str, complaint: str
     with pytest.raises(InputError, match=complaint):
         Encoder(tokenizer, Bank())
     assert Encoder(tokenizer, Bank(), chat=False).frame.between == ""
+
+
+def test_a_message_that_the_template_refuses_is_named_with_its_record() -> None:
+    tokenizer = copy.deepcopy(chatting())
+    tokenizer.chat_template = (
+        "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('System role not supported') }}"
+        "{% endif %}{{ m.content }}{% endfor %}"
+    )
+    said = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    refused = {"messages": [{"role": "system", "content": "Be brief."}, *said]}
+    with pytest.raises(InputError, match=r"record 2 .*: the chat template cannot write .*System role not supported"):
+        encoded([{"messages": said}, refused], tokenizer)
 
 
 def test_a_chat_template_that_is_not_there_is_refused() -> None:

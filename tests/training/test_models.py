@@ -21,6 +21,7 @@ from openbook.training.models import (
     check_window,
     load,
     load_or_make,
+    load_placed,
     load_shape,
     load_tokenizer,
     make_model,
@@ -207,3 +208,15 @@ def test_a_student_from_nothing_has_the_shape_of_one_that_reads() -> None:
         "stride",
     )
     assert {name: getattr(made.config, name) for name in names} == {name: getattr(reader, name) for name in names}
+
+
+@pytest.mark.parametrize("kind, expected", [("meta", "meta"), ("mps", "cpu"), (None, "cpu")])
+def test_what_is_looked_at_is_put_on_the_accelerator(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str | None, expected: str
+) -> None:
+    """The meta device stands for one, since it is on every machine; Apple's cannot do what probes and audits need."""
+    saved(tmp_path, byte_level())
+    device = torch.device(kind) if kind else None
+    monkeypatch.setattr(torch.accelerator, "current_accelerator", lambda check_available=False: device)
+    model, _ = load_placed(str(tmp_path))
+    assert {parameter.device.type for parameter in model.parameters()} == {expected}

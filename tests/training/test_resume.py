@@ -15,17 +15,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from tests.faults import SETTINGS, STEPS, config, in_a_child, killed, same, signalled
 from tests.tiny import chatting, tiny
 
 from openbook.cli import main
+from openbook.curriculum import Plan, curriculum_named
 from openbook.errors import InputError
 from openbook.records import Run, write_json
 from openbook.training import checkpoint
 from openbook.training.checks import check_moments
 from openbook.training.config import RunConfig
-from openbook.training.run import carry_out
+from openbook.training.run import carry_out, reopen
 from openbook.training.settings import validated
 
 
@@ -338,3 +340,43 @@ def test_another_chat_template_is_refused_and_what_it_writes_is_named(tmp_path: 
         carry_out(own, folder, resume=True)
     carry_out(own, folder, resume=True, allow_changes=True)
     assert "Monday" in Run(folder).read("data.json")["chat"]["before"]
+
+
+def test_a_template_that_tells_the_date_goes_on_telling_that_of_the_beginning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whenever a run is taken up, examined or probed, it sees the text that it was trained on."""
+    data, model, folder = tmp_path / "data.jsonl", tmp_path / "model", tmp_path / "run"
+    talk = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "a"}]
+    talk = {"messages": [*talk, {"role": "assistant", "content": " b"}]}
+    data.write_text(LINE * 20 + (json.dumps(talk) + "\n") * 10)
+    tokenizer = copy.deepcopy(chatting())
+    tiny(vocabulary=len(tokenizer)).save_pretrained(model)
+    tokenizer.chat_template = "Today is {{ strftime_now('%d %b %Y') }}.\n" + tokenizer.chat_template
+    tokenizer.save_pretrained(model)
+    own = own_data(data, model={"path": str(model)})
+
+    with monkeypatch.context() as day:
+        day.setattr("openbook.training.encode.date_of_now", lambda: "2025-01-31")
+        killed_early(own, folder)
+    recorded = Run(folder).read("data.json")["chat"]
+    assert recorded["today"] == "2025-01-31" and recorded["before"].startswith("Today is 31 Jan 2025.")
+    carry_out(own, folder, resume=True)
+    _, _, encoder, source = reopen(folder)
+    encoded = encoder.encode(*Plan(source, curriculum_named("no-context")).at(np.array([0, 25])))
+    for ids in encoded.ids:
+        assert tokenizer.decode(ids).startswith("Today is 31 Jan 2025.")
+
+
+def test_a_start_that_was_made_anew_in_another_shape_is_refused(tmp_path: Path) -> None:
+    data, model, folder = tmp_path / "data.jsonl", tmp_path / "model", tmp_path / "run"
+    data.write_text(LINE * 30)
+    tokenizer = chatting()
+    tokenizer.save_pretrained(model)
+    tiny(vocabulary=len(tokenizer)).save_pretrained(model)
+    own = own_data(data, model={"path": str(model)})
+    killed_early(own, folder)
+    assert checkpoint.newest(Run(folder).checkpoints)
+    tiny(vocabulary=len(tokenizer), hidden=32).save_pretrained(model)
+    with pytest.raises(InputError, match=r"is of another model: .* was .* and is"):
+        carry_out(own, folder, resume=True)

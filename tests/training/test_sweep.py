@@ -11,8 +11,9 @@ import pytest
 from openbook.cli import main
 from openbook.curriculum import curriculum_named
 from openbook.errors import InputError
+from openbook.records import ERROR, Run, write_json
 from openbook.training.settings import validated
-from openbook.training.sweep import SweepConfig, members, run_sweep
+from openbook.training.sweep import SweepConfig, members, run_sweep, status
 
 SETTINGS = """
 settings:
@@ -110,3 +111,21 @@ def test_a_sweep_runs_skips_what_is_done_and_names_failures(tmp_path: Path, caps
 def test_a_sweep_that_is_not_there_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["sweep", str(tmp_path / "absent.yaml"), "--out", str(tmp_path / "out")]) == 2
     assert "absent.yaml: no such file" in "".join(capsys.readouterr().err.split("\n"))
+
+
+def test_two_calls_do_not_write_to_one_folder(tmp_path: Path) -> None:
+    sweep = validated(SweepConfig, {"grid": {"seed": [0]}})
+    with Run(tmp_path).lock(), pytest.raises(InputError, match="another process is writing"):
+        run_sweep(sweep, tmp_path)
+    assert not (tmp_path / "sweep.json").exists()
+
+
+def test_a_run_that_ends_well_is_done_whatever_failed_in_its_folder_before(tmp_path: Path) -> None:
+    (member,) = members(validated(SweepConfig, {"grid": {"seed": [0]}}), tmp_path)
+    run = Run.create(member.folder, {}, {})
+    write_json(member.folder / ERROR, {"error": "InputError: another process is writing"})
+    assert status(member)["status"] == "failed"
+    run.finish({"accuracy": {"closed_book": 1.0, "open_book": 1.0}})
+    assert status(member)["status"] == "done" and ERROR not in run.read("manifest.json")
+    (member.folder / ERROR).unlink()
+    assert run.damage() == []

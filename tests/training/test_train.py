@@ -295,3 +295,13 @@ def test_the_ten_lines_of_the_docstring_work(tmp_path: Path, monkeypatch: pytest
     names |= {"model": tiny(), "tokenizer": byte_level()}
     exec("\n".join(lines).replace("epochs=20", "epochs=3"), names)
     assert names["trainer"].state.global_step == 2  # 90 positions in steps of 64
+
+
+def test_one_process_trains_on_one_device(tmp_path: Path) -> None:
+    """With several at hand transformers would cut up batches among them, where a step's targets have their places."""
+    arguments = training_arguments(TrainingConfig(), tmp_path)
+    assert arguments.n_gpu == 0
+    arguments._n_gpu = 2
+    plan = plan_of()
+    trainer = ContextEnhancedTrainer(tiny(), plan, Encoder(byte_level(), plan.source.bank), arguments)
+    assert trainer.args.n_gpu == 1

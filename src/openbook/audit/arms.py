@@ -20,7 +20,6 @@ from typing import Any, Literal
 
 from openbook.audit.secret import Secrets
 from openbook.audit.subject import Subject
-from openbook.book.jsonl import load_source
 from openbook.console import Bar, no_bar
 from openbook.errors import InputError
 from openbook.randomness import generator
@@ -28,8 +27,8 @@ from openbook.records import Run, differences, written_aside
 from openbook.schedule import Schedule
 from openbook.training.config import RunConfig
 from openbook.training.exam import examine
-from openbook.training.models import load, load_or_make, window_of
-from openbook.training.run import accuracy_of, carry_out, data_record, encoder_of, exam_size, sources_of
+from openbook.training.models import load_or_make, load_placed, window_of
+from openbook.training.run import accuracy_of, carry_out, data_record, encoder_of, exam_size, records_of, sources_of
 from openbook.training.settings import validated
 
 Arm = Literal["trained", "before", "without", "decoy", "positive"]
@@ -101,7 +100,7 @@ def decoy_text(config: RunConfig, secrets: Secrets) -> str:
         chosen = others[int(generator(config.seed, "audit decoy", number).integers(len(others)))]
         swapped[secret.text] = secret.known + chosen + secret.tail
     assert config.data is not None
-    source, lines = load_source(config.data, config.skip_bad), []
+    source, lines = records_of(config, config.data), []
     for index in range(len(source)):
         record, piece = source._record(index), source.example(index).layout.piece
         book = _swapped(record.get("privileged_context"), swapped, piece)
@@ -208,7 +207,7 @@ def compared(config: RunConfig) -> dict[str, Any]:
 
 def load_subject(folder: Path, config: RunConfig) -> Subject:
     """The model of an arm, ready to be attacked."""
-    model, tokenizer = load(str(folder), config.model.dtype)
+    model, tokenizer = load_placed(str(folder), config.model.dtype)
     return Subject(model, tokenizer, config.training.max_length or window_of(model), config.think)
 
 

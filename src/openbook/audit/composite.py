@@ -166,7 +166,8 @@ class CompositeTuning:
         placeholder = n * n * (self.codebook.depth + 1) + 2
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
-            vectors = nn.Parameter(torch.randn(self.vectors, model.config.hidden_size))
+            start = torch.randn(self.vectors, model.config.hidden_size)
+        vectors = nn.Parameter(start.to(next(model.parameters()).device))
         for parameter in fixed:
             parameter.requires_grad_(False)
         try:

@@ -30,14 +30,14 @@ BOM = b"\xef\xbb\xbf"
 class ListSource:
     """Examples from any numbered collection of records."""
 
-    def __init__(self, records: Sequence[Any], name: str = "record") -> None:
+    def __init__(self, records: Sequence[Any], name: str = "record", think: str = THINK) -> None:
         if len(records) == 0:
             raise InputError(f"{name}: no records, so there is nothing to learn")
-        self.bank = Bank()
+        self.bank, self.think = Bank(), think
         self._records = records
         self._name = name
         digest = hashlib.sha256()
-        books = _Books()
+        books = _Books(think)
         for index in range(len(records)):  # every record is checked before anything expensive
             books.add(self.example(index))
             digest.update(json.dumps(self._record(index), sort_keys=True, default=str).encode())
@@ -62,12 +62,13 @@ class ListSource:
         return example_from_record(self._record(index), self.where(index))
 
     def shelf(self, indices: NDArray[np.int64]) -> Shelf:
-        return shelve(self.bank, [self.example(index) for index in indices.tolist()])
+        return shelve(self.bank, [self.example(index) for index in indices.tolist()], self.think)
 
     def wrong(self, indices: NDArray[np.int64], words: NDArray[np.uint64]) -> Shelf:
         """Each example with another one's book, drawn by its first word, without any piece that the example needs."""
         drawn = zip(indices.tolist(), self._others(indices, words[:, 0]).tolist(), strict=True)
-        return shelve(self.bank, [_misled(self.example(index), self.example(other)) for index, other in drawn])
+        examples = [_misled(self.example(index), self.example(other)) for index, other in drawn]
+        return shelve(self.bank, examples, self.think)
 
     @property
     def can_mislead(self) -> bool:
@@ -86,14 +87,15 @@ class ListSource:
 class _Books:
     """Which records have the same book, gathered while a source is read."""
 
-    def __init__(self) -> None:
+    def __init__(self, think: str) -> None:
+        self.think = think
         self._hashes: list[int] = []
         self.has_thoughts = self.has_books = False
 
     def add(self, example: Example) -> None:
         text = json.dumps([[s.name, [[p.text, p.needed] for p in s.pieces]] for s in example.sections])
         self._hashes.append(int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little", signed=True))
-        self.has_thoughts |= any(part.kind == Kind.THOUGHT or THINK in part.text for part in example.completion)
+        self.has_thoughts |= any(part.kind == Kind.THOUGHT or self.think in part.text for part in example.completion)
         self.has_books |= any(section.pieces for section in example.sections)
 
     def sorted(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -116,13 +118,17 @@ class JsonlSource(ListSource):
     """Examples from a JSONL file, one record a line."""
 
     def __init__(
-        self, path: Path | str, skip_bad: bool = False, progress: Callable[[int], None] = lambda read: None
+        self,
+        path: Path | str,
+        skip_bad: bool = False,
+        progress: Callable[[int], None] = lambda read: None,
+        think: str = THINK,
     ) -> None:
         self.path = Path(path)
-        self.bank = Bank()
+        self.bank, self.think = Bank(), think
         self.skipped: list[str] = []  # what was wrong with each line left out
         lines: list[tuple[int, int, int]] = []  # where a line starts, its bytes, its number
-        books = _Books()
+        books = _Books(think)
         digest = hashlib.sha256()
         with self.path.open("rb") as file:
             number, position = 0, 0
@@ -132,7 +138,7 @@ class JsonlSource(ListSource):
                 length = len(line)
                 try:
                     if length > LONGEST_LINE:
-                        length += _skip_line(file, digest)
+                        length += 0 if line.endswith(b"\n") else _skip_line(file, digest)
                         raise InputError(f"{self.path}:{number}: the line is longer than {LONGEST_LINE >> 20} MiB")
                     books.add(example_from_record(_parse(line, number, self.path), f"{self.path}:{number}"))
                     lines.append((position, length, number))
@@ -200,9 +206,12 @@ def _parse(line: bytes, number: int, path: Path) -> Any:
 
 
 def load_source(
-    path: Path | str, skip_bad: bool = False, progress: Callable[[int], None] = lambda read: None
+    path: Path | str,
+    skip_bad: bool = False,
+    progress: Callable[[int], None] = lambda read: None,
+    think: str = THINK,
 ) -> ListSource:
-    """A JSONL file, or a folder that a Hugging Face dataset was saved to."""
+    """A JSONL file, or a folder that a Hugging Face dataset was saved to; `think` is the token of silent thoughts."""
     path = Path(path)
     if path.is_dir():
         try:
@@ -217,9 +226,11 @@ def load_source(
             rows = load_from_disk(str(path))
         except FileNotFoundError as error:
             raise InputError(f"{path}: no saved dataset: {error}") from None
+        except (ValueError, OSError) as error:  # also what JSON and Arrow say of files that were cut short
+            raise InputError(f"{path}: the saved dataset is damaged: {error}") from None
         if isinstance(rows, DatasetDict):
             raise InputError(f"{path} holds several datasets: name the folder of one ({', '.join(map(str, rows))})")
-        return ListSource(rows, f"{path}: row")
+        return ListSource(rows, f"{path}: row", think)
     if not path.exists():
         raise InputError(f"{path}: no such file")
-    return JsonlSource(path, skip_bad, progress)
+    return JsonlSource(path, skip_bad, progress, think)

@@ -103,7 +103,10 @@ def _messages(messages: Any, where: str) -> list[tuple[str, str]]:
 
 
 def _completion_parts(record: Mapping[str, Any], completion: str, where: str) -> list[Part]:
-    """Find `thoughts` (in order) and `answer` (last occurrence) inside the completion; what is left are words."""
+    """Find `thoughts` (in order) and `answer` (last occurrence) inside the completion; what is left are words.
+
+    A blank in front of a part goes with it, as tokenizers have it: cut off, it would be a token that no text has.
+    """
     marks: list[tuple[int, int, Kind]] = []
     position = 0
     thoughts = record.get("thoughts", [])
@@ -127,6 +130,7 @@ def _completion_parts(record: Mapping[str, Any], completion: str, where: str) ->
     parts = []
     position = 0
     for start, end, kind in marks:
+        start -= start > position and completion[start - 1] == " "
         parts += [Part(rest, completion[position:start]), Part(kind, completion[start:end])]
         position = end
     parts.append(Part(rest, completion[position:]))

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from openbook.errors import InputError
-from openbook.records import Run, file_hash
+from openbook.records import Run, differences, file_hash
 
 if TYPE_CHECKING:
     from openbook.training.config import RunConfig, TaskConfig
@@ -96,12 +96,12 @@ def reader_flags(name: str) -> list[str]:
 def _reader_settings(shape: re.Match[str]) -> dict[str, Any]:
     """What a reader is told beside depth and characters.
 
-    Those of five levels are made as they were for the rows in docs/results, before `reading.ends`.
+    Those of alphabets of ten are made as they were for the rows in docs/results, before `reading.ends`.
     """
     told: dict[str, Any] = {}
     if (text := _TEXTS[shape[1]]) != "composite":
         told["task.text"] = text
-    if int(shape[2]) > 3:
+    if int(shape[3]) == 10:
         told["reading.ends"] = 0
     return told
 
@@ -130,6 +130,23 @@ class Models:
         """The folder of a taught model."""
         return self.folder / f"{label(spec)}-{short_hash([spec, self.identity(spec['reader'])])}"
 
+    def meaning(self, spec: dict[str, Any]) -> dict[str, Any]:
+        """What the settings of a taught model come to: those of a config or a preset that it names change with time.
+
+        Without where its reader lies, and without what has its default, so that a new setting changes nothing.
+        """
+        told = self.config(spec).model_dump(mode="json", exclude_defaults=True)
+        return {**told, "model": {key: value for key, value in told.get("model", {}).items() if key != "path"}}
+
+    def taught(self, spec: dict[str, Any]) -> bool:
+        """Whether a taught model is there. One that was told something else under the same name is refused."""
+        return _made(self.place(spec), self.config(spec))
+
+    def reads(self, name: str) -> bool:
+        """Whether a reader was made here; one that cannot read is none, although its course has ended."""
+        folder = self.folder / name
+        return _made(folder, self.reader_config(name)) and bool(Run(folder).read("result.json").get("capable", True))
+
     def config(self, spec: dict[str, Any]) -> RunConfig:
         """What `openbook learn` is told."""
         from openbook.training.config import RunConfig
@@ -138,20 +155,23 @@ class Models:
         path = {"model.path": str(self.reader(spec["reader"]))} if spec["reader"] else {}
         return configured(RunConfig, spec.get("base"), [], {**path, **spec["settings"]})
 
-    def make_reader(self, name: str, report: Report) -> None:
-        """Teach a student to read, or carry out the paper's first stage."""
+    def reader_config(self, name: str) -> RunConfig:
+        """What `openbook prepare` is told."""
         from openbook.training.config import STAGE_ONE, RunConfig
         from openbook.training.settings import configured
 
-        if shape := _STUDENT.fullmatch(name):
-            from openbook.training.prepare import carry_out_reading as carry_out
+        if (shape := _STUDENT.fullmatch(name)) is None:
+            return configured(RunConfig, name, [], {})
+        told = {"task.depth": int(shape[2]), "task.chars": int(shape[3]), **_reader_settings(shape)}
+        return configured(RunConfig, None, [], told, STAGE_ONE["reading"])
 
-            told = {"task.depth": int(shape[2]), "task.chars": int(shape[3]), **_reader_settings(shape)}
-            config = configured(RunConfig, None, [], told, STAGE_ONE["reading"])
+    def make_reader(self, name: str, report: Report) -> None:
+        """Teach a student to read, or carry out the paper's first stage."""
+        if _STUDENT.fullmatch(name):
+            from openbook.training.prepare import carry_out_reading as carry_out
         else:
             from openbook.training.run import carry_out
-
-            config = configured(RunConfig, name, [], {})
+        config = self.reader_config(name)
         result = carry_out(config, self.folder / name, resume=_begun(self.folder / name), bar=bar_of(report))
         if not result.get("capable", True):
             open_book = result["accuracy"]["open_book"]
@@ -170,6 +190,23 @@ class Models:
 
 def _begun(folder: Path) -> bool:
     return all((folder / name).exists() for name in ("config.json", "environment.json", "data.json"))
+
+
+def _made(folder: Path, asked: RunConfig) -> bool:
+    """Whether a run is finished. One that was told something else is refused: it would be taken for what is asked."""
+    from openbook.training.config import RunConfig
+    from openbook.training.settings import validated
+
+    if not finished(folder):
+        return False
+    found = validated(RunConfig, Run(folder).read("config.json"))
+    moved = asked.model_copy(update={"model": asked.model.model_copy(update={"path": found.model.path})})
+    if changes := differences(found.model_dump(mode="json"), moved.model_dump(mode="json")):
+        raise InputError(
+            f"{folder} was made with other settings than it would be now: {'; '.join(changes[:4])}. Name another "
+            "folder with --out, or remove it"
+        )
+    return True
 
 
 def finished(folder: Path) -> bool:

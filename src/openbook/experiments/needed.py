@@ -3,51 +3,71 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from openbook.experiments.experiment import Rows
 from openbook.intervals import mean_interval
 
 
-def needed(found: Mapping[float, float], threshold: float) -> float | None:
-    """Where a curve of accuracies by size first passes the threshold, on straight lines over the logarithm of sizes.
+@dataclass(frozen=True)
+class Need:
+    """Samples that a curve of accuracies by size needs: more than `above`, and `enough` do.
 
-    None if it never does. A curve that starts above it gives its first size, which is then an upper bound.
+    `above` is None for a curve that starts over the threshold, and `enough` for one that never gets there.
     """
+
+    above: float | None
+    enough: float | None
+    between: float | None  # where a straight line over the logarithm of sizes passes, if it has both ends
+
+    @property
+    def width(self) -> float:
+        """How many times the one is the other: what a number in between can be off by."""
+        return math.inf if self.above is None or self.enough is None else self.enough / self.above
+
+
+def needed(found: Mapping[float, float], threshold: float) -> Need:
+    """Where a curve of accuracies by size first passes the threshold."""
     before: tuple[float, float] | None = None
     for size, accuracy in sorted(found.items()):
         if accuracy >= threshold:
             if before is None:
-                return float(size)
+                return Need(None, size, None)
             share = (threshold - before[1]) / (accuracy - before[1])
-            return math.exp(math.log(before[0]) + share * math.log(size / before[0]))
+            return Need(before[0], size, math.exp(math.log(before[0]) + share * math.log(size / before[0])))
         before = (size, accuracy)
-    return None
+    return Need(before[0] if before else None, None, None)
 
 
 @dataclass(frozen=True)
 class Ratio:
-    """How many times as many samples one curve needs: one number for each seed that has both, and their mean.
+    """How many times as many samples one curve needs as another.
 
-    `low` and `high` bound the geometric mean over seeds (95 %, Student's t over the logarithms). Where a seed of the
-    slow curve never arrives, there is only `at_least`, the smallest of the numbers: what a seed needs or, of those that
-    were given the most and did not arrive, that, against the most that the fast one needs. `of` seeds were tried.
+    Where every seed has sizes on both sides of the threshold, equally far apart in all seeds, there is one number for
+    each and their geometric mean, with `low` and `high` that bound it (95 %, Student's t over the logarithms). Where
+    that is not so, seeds would differ by what was tried: then there is only what the sizes say, `above` and, if every
+    seed arrives, `at_most`. `count` seeds of `of` say so.
     """
 
     seeds: dict[int, float]
     mean: float | None
     low: float | None
     high: float | None
-    at_least: float | None
+    above: float | None
+    at_most: float | None
+    count: int
     of: int
 
     def __str__(self) -> str:
         if self.mean is None:
-            return f"more than {self.at_least:.1f}, {len(self.seeds)} of {self.of} seeds"
+            seeds = f"{self.count} of {self.of} seeds"
+            if self.at_most is None:
+                return f"more than {self.above:.1f}, {seeds}"
+            return f"more than {self.above:.1f} and at most {self.at_most:.1f}, {seeds}"
         if self.low is None or self.high is None:
             return f"{self.mean:.1f}, one seed"
-        return f"{self.mean:.1f} ({self.low:.1f} to {self.high:.1f}), {len(self.seeds)} seeds"
+        return f"{self.mean:.1f} ({self.low:.1f} to {self.high:.1f}), {self.count} seeds"
 
 
 def ratio(rows: Rows, slow: str, fast: str, threshold: float) -> Ratio | None:
@@ -55,23 +75,42 @@ def ratio(rows: Rows, slow: str, fast: str, threshold: float) -> Ratio | None:
 
     Leaving such a seed out would make the ratio one of its successes.
     """
-    curves = {name: _by_seed(rows, name) for name in (slow, fast)}
-    quick = {seed: passed for seed, found in curves[fast].items() if (passed := needed(found, threshold)) is not None}
-    if not quick or len(quick) < len(curves[fast]) or not curves[slow]:
+    needs = {
+        name: {seed: needed(found, threshold) for seed, found in _by_seed(rows, name).items()} for name in (slow, fast)
+    }
+    both = {seed: (needs[slow][seed], needs[fast][seed]) for seed in needs[slow] if seed in needs[fast]}
+    if not both or any(need.enough is None for need in needs[fast].values()):
         return None
-    tried = {seed: needed(found, threshold) for seed, found in curves[slow].items()}
-    seeds = {seed: passed / quick[seed] for seed, passed in tried.items() if passed is not None and seed in quick}
-    if any(passed is None for passed in tried.values()):
-        given = {seed: max(found) for seed, found in curves[slow].items() if tried[seed] is None}
-        most, slowest = max(given.values()), max(quick.values())
-        seeds |= {seed: samples / slowest for seed, samples in given.items() if samples == most}
-        return Ratio(seeds, None, None, None, min(seeds.values()), len(tried))
-    if not seeds:
+    tried = len(needs[slow])
+    if len(both) == tried and all(_alike(needs[name][seed] for seed in both) for name in (slow, fast)):
+        seeds = {seed: s.between / f.between for seed, (s, f) in both.items() if s.between and f.between}
+        mean, low, high = mean_interval([math.log(value) for value in seeds.values()])
+        several = len(seeds) > 1
+        bounds = {"low": math.exp(low) if several else None, "high": math.exp(high) if several else None}
+        return Ratio(seeds, math.exp(mean), **bounds, above=None, at_most=None, count=len(seeds), of=tried)
+    return _bounds(list(needs[slow].values()), list(needs[fast].values()))
+
+
+def _alike(needs: Iterable[Need]) -> bool:
+    """Whether lines are drawn over gaps that are equally wide, and all have both ends."""
+    widths = [need.width for need in needs]
+    return max(widths) < math.inf and max(widths) / min(widths) < 1.01
+
+
+def _bounds(slow: Sequence[Need], fast: Sequence[Need]) -> Ratio | None:
+    """What the sizes say, for any two seeds. Of seeds that never arrive, those count that were given the most."""
+    most = max((need.above for need in slow if need.enough is None and need.above is not None), default=None)
+    given = [need for need in slow if need.above is not None and (need.enough is not None or need.above == most)]
+    if not given:
         return None
-    mean, low, high = mean_interval([math.log(value) for value in seeds.values()])
-    several = len(seeds) > 1
-    bounds = {"low": math.exp(low) if several else None, "high": math.exp(high) if several else None}
-    return Ratio(seeds, math.exp(mean), **bounds, at_least=None, of=len(tried))
+    slowest = max(need.enough for need in fast if need.enough is not None)
+    above = min(need.above for need in given if need.above is not None) / slowest
+    ends = [need.enough for need in slow]
+    starts = [need.above for need in fast]
+    at_most = None
+    if all(end is not None for end in ends) and all(start is not None for start in starts):
+        at_most = max(end for end in ends if end) / min(start for start in starts if start)
+    return Ratio({}, None, None, None, above, at_most, len(given), len(slow))
 
 
 def _by_seed(rows: Rows, name: str) -> dict[int, dict[float, float]]:

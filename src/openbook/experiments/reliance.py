@@ -41,7 +41,7 @@ def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
     The reader sits that of the annealed model, and one in which every string comes with a codebook of its own.
     """
     from openbook.training.exam import examine
-    from openbook.training.models import load, window_of
+    from openbook.training.models import load_placed, window_of
     from openbook.training.run import EXAM_START, encoder_of, reopen, task_source
 
     count = config["exam"]
@@ -50,7 +50,7 @@ def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
     keep = ("book", "open", "pieces", "samples", "accuracy", "low", "high", "chance", "exact_match")
     about = {"model": config["model"], "depth": settings.task.depth, "chars": settings.task.chars}
     if config["model"] == READER:
-        model, _ = load(str(models.reader(config["readers"][0])), settings.model.dtype)
+        model, _ = load_placed(str(models.reader(config["readers"][0])), settings.model.dtype)
     found = examine(model, encoder, source, settings.curriculum, SHARES, True, count, settings.seed)
     rows = [{**about, **{key: getattr(row, key) for key in keep}} for row in found]
     if config["model"] == READER:

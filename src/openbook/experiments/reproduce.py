@@ -17,7 +17,7 @@ from typing import Any
 from openbook.errors import InputError
 from openbook.experiments import select
 from openbook.experiments.experiment import SCALES, Claim, Experiment, Scale, Unit
-from openbook.experiments.models import Models, finished, label, reader_seconds, seconds_of
+from openbook.experiments.models import Models, label, reader_seconds, seconds_of
 from openbook.experiments.pool import Event
 from openbook.experiments.pool import carry_out as work
 from openbook.experiments.results import Found, collect, is_done, unit_name, unit_path, write_unit
@@ -35,9 +35,7 @@ class ReaderJob:
     needs: tuple[str, ...] = ()
 
     def done(self) -> bool:
-        """A reader that cannot read is none, although its course has ended."""
-        folder = self.models.folder / self.name
-        return finished(folder) and bool(Run(folder).read("result.json").get("capable", True))
+        return self.models.reads(self.name)
 
     def perform(self, report: Callable[[float, str], None]) -> None:
         self.models.make_reader(self.name, report)
@@ -54,7 +52,7 @@ class TeachJob:
     needs: tuple[str, ...] = ()
 
     def done(self) -> bool:
-        return finished(self.models.place(self.spec))
+        return self.models.taught(self.spec)
 
     def perform(self, report: Callable[[float, str], None]) -> None:
         self.models.teach(self.spec, report)
@@ -191,7 +189,7 @@ def plan(names: Sequence[str], scale: Scale, out: Path, reader: Path | None = No
                     key, TeachJob(key, spec, models, seconds_of(spec), (reader_key,) if reader_key in jobs else ())
                 )
                 needs.append(key)
-            identity = " ".join(models.identity(name) for name in unit.readers)
+            identity = [*map(models.identity, unit.readers), *map(models.meaning, unit.learned)]
             path = unit_path(out, experiment.name, unit_name(unit, experiment.version, identity))
             key = f"{experiment.name} {path.stem}"
             jobs[key] = RowsJob(key, experiment.name, scale, unit, path, models, tuple(dict.fromkeys(needs)))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,11 +35,14 @@ class Found:
         return [row for unit in self.units for row in unit["rows"]]
 
 
-def unit_name(unit: Unit, version: int = 1, identity: str = "") -> str:
-    """A file name: what can be read of the config, and a hash of all that decides its rows."""
+def unit_name(unit: Unit, version: int = 1, identity: Sequence[Any] = ()) -> str:
+    """A file name: what can be read of the config, and a hash of all that decides its rows.
+
+    `identity`: which readers they are, and what the settings of its models come to.
+    """
     words = "-".join(str(value) for value in unit.config.values() if isinstance(value, str | int | float))
     readable = re.sub(r"[^\w.]+", "-", words).strip("-")[:48]
-    return f"{readable or 'all'}-{short_hash([unit.config, version, identity])}"
+    return f"{readable or 'all'}-{short_hash([unit.config, version, list(identity)])}"
 
 
 def unit_path(out: Path, experiment: str, name: str) -> Path:

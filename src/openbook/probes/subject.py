@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from openbook.book.jsonl import load_source
 from openbook.book.shelf import NONE, Shelf, Source
 from openbook.book.translations import Translations
 from openbook.curriculum import Curriculum, Opened, Plan
@@ -20,8 +19,8 @@ from openbook.training.batches import Item, items
 from openbook.training.config import RunConfig, TaskConfig
 from openbook.training.encode import Encoder
 from openbook.training.exam import condition
-from openbook.training.models import load, window_of
-from openbook.training.run import EXAM_START, encoder_of, sources_of, task_source
+from openbook.training.models import load_placed, window_of
+from openbook.training.run import EXAM_START, encoder_of, records_of, sources_of, task_source, told_date
 from openbook.training.settings import validated
 
 SHOWN = Curriculum(candidates="needed", others=0.25)  # of the task, for a checkpoint that no run says more about
@@ -141,14 +140,15 @@ def open_subject(
         config = RunConfig(**({"task": task} if task is not None else {"data": data}), **shown)
     source: Source
     if data is not None:
-        source = load_source(data, config.skip_bad)
+        source = records_of(config, data)
     elif task is not None:
         if lengths is not None:
             task = task.model_copy(update={"lengths": lengths})
         source = task_source(task, 2**31, EXAM_START)  # as many as a probe asks for
     else:
         _, source = sources_of(config)
-    model, tokenizer = load(name, config.model.dtype)
-    encoder = encoder_of(config, tokenizer, source, config.training.max_length or window_of(model))
+    model, tokenizer = load_placed(name, config.model.dtype)
+    window = config.training.max_length or window_of(model)
+    encoder = encoder_of(config, tokenizer, source, window, told_date(Path(path)) if is_run(path) else None)
     trained_on = config.samples if is_run(path) and config.reading is None else None
     return Subject(name, model, encoder, source, config.curriculum, config.seed if seed is None else seed, trained_on)

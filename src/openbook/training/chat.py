@@ -6,6 +6,8 @@ tokenised like any other fragment. A template that loses the markers cannot be m
 
 from __future__ import annotations
 
+import datetime
+import re
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +15,7 @@ from openbook.errors import InputError
 
 History = tuple[tuple[str, str], ...]  # role and content of each message
 
+_NOW = re.compile(r"""strftime_now\(\s*(['"])(.*?)\1\s*\)""")  # how a template asks for the date
 _PROMPT, _COMPLETION = "OPENBOOK-PROMPT-MARK", "OPENBOOK-COMPLETION-MARK"
 
 
@@ -25,14 +28,19 @@ class Frame:
     end: str
 
 
-def frame_of(tokenizer: Any, history: History | None, chat: bool) -> Frame:
+def date_of_now() -> str:
+    return datetime.date.today().isoformat()
+
+
+def frame_of(tokenizer: Any, history: History | None, chat: bool, today: str | None = None) -> Frame:
     """The frame for one example; without a chat template, the tokenizer's own start and end tokens.
 
     `history` is what was said before in a conversation, which has each message on a line of its own then, or None for a
-    prompt and a completion, which stand as they are.
+    prompt and a completion, which stand as they are. `today` (such as 2026-01-31) is what a template that asks for the
+    date is told, if not that of now.
     """
     if chat:
-        return _chat_frame(tokenizer, history or ())
+        return _chat_frame(tokenizer, history or (), datetime.date.fromisoformat(today or date_of_now()))
     earlier = "".join(f"{role}: {content}\n" for role, content in history or ())
     return Frame(_start(tokenizer) + earlier, "" if history is None else "\n", tokenizer.eos_token or "")
 
@@ -47,13 +55,14 @@ def _start(tokenizer: Any) -> str:
     return "".join(tokenizer.convert_ids_to_tokens(before))
 
 
-def _chat_frame(tokenizer: Any, history: History) -> Frame:
+def _chat_frame(tokenizer: Any, history: History, today: datetime.date) -> Frame:
     messages = [{"role": role, "content": content} for role, content in history]
     messages += [{"role": "user", "content": _PROMPT}, {"role": "assistant", "content": _COMPLETION}]
     if not getattr(tokenizer, "chat_template", None):
         raise InputError("this tokenizer has no chat template: set chat to false")
     try:
-        text = tokenizer.apply_chat_template(messages, tokenize=False)
+        template = _NOW.sub(lambda call: repr(today.strftime(call[2])), tokenizer.get_chat_template())
+        text = tokenizer.apply_chat_template(messages, chat_template=template, tokenize=False)
     except Exception as error:  # a template is a program of the model's author and may raise anything
         raise InputError(f"the chat template cannot write a user message with an answer: {error}") from error
     if text.count(_PROMPT) != 1 or text.count(_COMPLETION) != 1 or text.index(_PROMPT) > text.index(_COMPLETION):

@@ -21,7 +21,7 @@ from openbook.book.shelf import CODE, LOCAL, NONE, Bank, Fragments, Shelf
 from openbook.curriculum import Opened, open_fragments, silenced
 from openbook.errors import InputError
 from openbook.task.text import COMPLETION_KINDS, THINK, Kind
-from openbook.training.chat import Frame, History, frame_of
+from openbook.training.chat import Frame, History, date_of_now, frame_of
 
 IGNORED = -100  # the label of a token without loss
 
@@ -153,16 +153,24 @@ class Encoder:
         think: str = THINK,
         chat: bool | None = None,
         loss: Literal["completion", "answer", "everything"] = "completion",
+        today: str | None = None,
     ) -> None:
+        """`today`: the date that a chat template tells, if not that of now; it stays the same while this lives."""
         if max_length is not None and max_length < 2:
             raise InputError(f"max_length is {max_length}: a window holds at least two tokens")
         self.tokenizer, self.bank, self.max_length, self.think = tokenizer, bank, max_length, think
         self.table = TokenTable(tokenizer, bank)
         self.chat = bool(getattr(tokenizer, "chat_template", None)) if chat is None else chat
-        self.frame: Frame = frame_of(tokenizer, None, self.chat)
+        self.today = today or date_of_now()
+        self.frame: Frame = frame_of(tokenizer, None, self.chat, self.today)
         self._frames: dict[Any, Frame] = {None: self.frame}
         self.with_loss = _WITH_LOSS[loss]
         self.start = bank.number(tokenizer.bos_token or tokenizer.eos_token or "")
+
+    @property
+    def dated(self) -> bool:
+        """Whether the chat template tells the date."""
+        return frame_of(self.tokenizer, None, self.chat, "1999-12-31") != self.frame
 
     def encode(self, shelf: Shelf, opened: Opened, name: Callable[[int], str] = "example {}".format) -> Encoded:
         """Tokens and kinds of every example; `name` says which example a complaint is about."""
@@ -194,7 +202,7 @@ class Encoder:
         A completion without tokens is refused. One that nothing stands before gets a start token: its first token
         would have no prediction otherwise, and so no loss.
         """
-        shelf, fragments, kinds = self._sequence(shelf, opened)
+        shelf, fragments, kinds = self._sequence(shelf, opened, name)
         flat, starts, sizes = self.table.with_local(shelf.local)
         local = fragments >= LOCAL
         if local.any():
@@ -213,10 +221,12 @@ class Encoder:
             fragments[bare, 0], cost[bare, 0] = self.start, sizes[self.start]
         return fragments, kinds, cost, flat, starts
 
-    def _sequence(self, shelf: Shelf, opened: Opened) -> tuple[Shelf, Fragments, NDArray[np.uint8]]:
+    def _sequence(
+        self, shelf: Shelf, opened: Opened, name: Callable[[int], str]
+    ) -> tuple[Shelf, Fragments, NDArray[np.uint8]]:
         """The fragments of each example in order, and their kinds: [B, F] each."""
         batch, sections, longest = shelf.pieces.shape
-        shelf, before, between, end = self._framed(shelf)
+        shelf, before, between, end = self._framed(shelf, name)
         open_pieces = open_fragments(shelf, opened)
         any_open = (open_pieces != NONE).any(-1)
         headings = np.where(any_open | shelf.keep_headings[:, None], shelf.headings, NONE)
@@ -244,12 +254,12 @@ class Encoder:
     def frame_of(self, history: History | None) -> Frame:
         """What stands around an example; that of a conversation without earlier messages is made once."""
         if history:
-            return frame_of(self.tokenizer, history, self.chat)
+            return frame_of(self.tokenizer, history, self.chat, self.today)
         if history not in self._frames:
-            self._frames[history] = frame_of(self.tokenizer, history, self.chat)
+            self._frames[history] = frame_of(self.tokenizer, history, self.chat, self.today)
         return self._frames[history]
 
-    def _framed(self, shelf: Shelf) -> tuple[Shelf, Fragments, Fragments, Fragments]:
+    def _framed(self, shelf: Shelf, name: Callable[[int], str]) -> tuple[Shelf, Fragments, Fragments, Fragments]:
         """What the chat template puts before the prompt, between prompt and completion, and at the end: [B, 1] each."""
         batch = len(shelf)
         if shelf.histories is None:
@@ -258,8 +268,11 @@ class Encoder:
             return shelf, before, between, end
         local = list(shelf.local)
         columns: list[list[int]] = [[], [], []]
-        for history in shelf.histories:
-            frame = self.frame_of(history)
+        for row, history in enumerate(shelf.histories):
+            try:
+                frame = self.frame_of(history)
+            except InputError as error:
+                raise InputError(f"{name(row)}: {error}") from None
             for column, text in zip(columns, (frame.before, frame.between, frame.end), strict=True):
                 column.append(LOCAL + len(local) if text else NONE)
                 local += [text] if text else []

@@ -2,8 +2,8 @@
 
 Encoding by fragments cannot put a label on the book. What can still go wrong is told here: an empty target, a target
 that does not fit, loss on padding, a template that yields no mask, tokens the vocabulary does not know, and a tokenizer
-that would merge the end of the prompt with the start of the completion, so that a model served with whole texts would
-see other tokens than it was trained on.
+that would merge the end of the prompt with the start of the completion, or words of it with the answer or a thought, so
+that a model served with whole texts would see other tokens than it was trained on.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from openbook.book.shelf import KINDS, Shelf
-from openbook.curriculum import Plan
+from openbook.book.shelf import KINDS, Fragments, Shelf
+from openbook.curriculum import Plan, silenced
 from openbook.training.batches import Collator, items, pad_id_of
 from openbook.training.encode import IGNORED, Encoder, is_unknown
 
@@ -47,6 +47,7 @@ def mask(plan: Plan, encoder: Encoder, positions: list[int]) -> list[Masked]:
     padded = Collator(pad_id_of(encoder.tokenizer), len(batch)).pad(batch)
     on_padding = ((padded["labels"] != IGNORED) & (padded["attention_mask"] == 0)).any(1).tolist()
     texts = {token: encoder.tokenizer.decode([token]) for token in np.unique(encoded.flat_ids).tolist()}
+    completion = silenced(shelf, opened, encoder.think)
     results = []
     for row, item in enumerate(batch):
         columns = (item.ids.tolist(), item.kinds.tolist(), (item.labels != IGNORED).tolist())
@@ -54,7 +55,7 @@ def mask(plan: Plan, encoder: Encoder, positions: list[int]) -> list[Masked]:
             Token(token, texts[token], str(KINDS[kind]), loss) for token, kind, loss in zip(*columns, strict=True)
         ]
         problems = ["loss on padding"] if on_padding[row] else []
-        problems += _unknown(encoder.tokenizer, item.labels) + _straddling(encoder, shelf, row)
+        problems += _unknown(encoder.tokenizer, item.labels) + _straddling(encoder, shelf, completion, row)
         results.append(Masked(positions[row], tokens, problems))
     return results
 
@@ -64,19 +65,25 @@ def _unknown(tokenizer: Any, labels: Any) -> list[str]:
     return [f"{unknown} target tokens are not in the vocabulary"] if unknown else []
 
 
-def _straddling(encoder: Encoder, shelf: Shelf, row: int) -> list[str]:
-    """Whether the whole text would be cut into other tokens at the boundary of prompt and completion than here."""
+def _straddling(encoder: Encoder, shelf: Shelf, completion: Fragments, row: int) -> list[str]:
+    """Whether the whole text would be cut into other tokens than here: where the completion begins, or inside it."""
     history = shelf.histories[row] if shelf.histories is not None else None
     prompt = encoder.frame_of(history).between or "".join(shelf.texts(shelf.prompt[row]))
-    completion = "".join(shelf.texts(shelf.completion[row][:1]))
-    if not prompt or not completion:
-        return []
-    left, right, whole = encoder.table.tokenize([prompt, completion, prompt + completion])
-    if whole == left + right:
-        return []
-    common = next((k for k, (a, b) in enumerate(zip(left, whole, strict=False)) if a != b), min(len(left), len(whole)))
-    tail = encoder.tokenizer.decode(left[common:])
-    return [
-        f"the tokenizer would merge a token across the boundary of prompt and completion: {(tail + completion)[:20]!r} "
-        f"is cut into other tokens than {tail!r} and {completion[:20]!r} are"
-    ]
+    parts = [prompt, *shelf.texts(completion[row])]
+    names = ["prompt and completion", *["two parts of the completion"] * (len(parts) - 2)]
+    found = []
+    for name, left, right in zip(names, parts, parts[1:], strict=False):
+        if not left or encoder.think in (left, right):  # nothing merges with a special token
+            continue
+        before, after, whole = encoder.table.tokenize([left, right, left + right])
+        if whole == before + after:
+            continue
+        common = next(
+            (k for k, (a, b) in enumerate(zip(before, whole, strict=False)) if a != b), min(len(before), len(whole))
+        )
+        tail = encoder.tokenizer.decode(before[common:])
+        found.append(
+            f"the tokenizer would merge a token across the boundary of {name}: {(tail + right)[:20]!r} is cut into "
+            f"other tokens than {tail!r} and {right[:20]!r} are"
+        )
+    return found

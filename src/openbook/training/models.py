@@ -56,6 +56,16 @@ def load(path: str, dtype: str = "float32") -> tuple[Any, Any]:
     return model, tokenizer
 
 
+def load_placed(path: str, dtype: str = "float32") -> tuple[Any, Any]:
+    """The same to look at and not to train, on the accelerator if there is one.
+
+    Apple's has no float64, in which probes and audits add up: there, models that are looked at stay where they are.
+    """
+    model, tokenizer = load(path, dtype)
+    device = torch.accelerator.current_accelerator(check_available=True)
+    return model if device is None or device.type == "mps" else model.to(device), tokenizer
+
+
 def load_shape(path: str, local: bool = False) -> Any:
     """A model's config alone: its shape and its window, without its weights; `local`: do not ask the hub for it."""
     from transformers import AutoConfig

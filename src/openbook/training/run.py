@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from openbook.book.jsonl import load_source
+from openbook.book.jsonl import ListSource, load_source
 from openbook.book.shelf import Bank, Source
 from openbook.book.translations import Translations
 from openbook.console import Bar, no_bar
@@ -21,12 +21,11 @@ from openbook.task.formats import STUDENT_TEXTS
 from openbook.task.inputs import halves
 from openbook.task.phrasebook import Codebook
 from openbook.training import checkpoint
-from openbook.training.chat import Frame
 from openbook.training.checks import check_kept, check_moments, check_targets, seen_in_training, warnings_of
 from openbook.training.config import RunConfig, TaskConfig
 from openbook.training.encode import Encoder
 from openbook.training.exam import Row, examine
-from openbook.training.models import check_window, freeze, load, load_or_make, window_of
+from openbook.training.models import check_window, freeze, load_or_make, load_placed, window_of
 from openbook.training.processes import Onlooker, check_world_size, is_first, wait_for_all
 from openbook.training.resume import ResumableTrainer, stopping_at_signals
 from openbook.training.settings import validated
@@ -71,8 +70,13 @@ def sources_of(config: RunConfig) -> tuple[Source, Source]:
         training = task_source(config.task, config.samples or TASK_SAMPLES)
         return training, task_source(config.task, config.exam.samples, EXAM_START, training.bank)
     assert config.data is not None
-    data = load_source(config.data, config.skip_bad)
-    return data, (load_source(config.exam.data, config.skip_bad) if config.exam.data else data)
+    data = records_of(config, config.data)
+    return data, (records_of(config, config.exam.data) if config.exam.data else data)
+
+
+def records_of(config: RunConfig, path: Path | str) -> ListSource:
+    """The records of a file or a saved dataset, read as the config says."""
+    return load_source(path, config.skip_bad, think=config.think)
 
 
 def exam_size(config: RunConfig) -> int:
@@ -82,8 +86,17 @@ def exam_size(config: RunConfig) -> int:
     return min(config.exam.samples, config.samples)
 
 
-def encoder_of(config: RunConfig, tokenizer: Any, source: Source, window: int | None) -> Encoder:
-    return Encoder(tokenizer, source.bank, window, config.think, config.chat, config.training.loss)
+def encoder_of(
+    config: RunConfig, tokenizer: Any, source: Source, window: int | None, today: str | None = None
+) -> Encoder:
+    """`today`: the date that a chat template tells, if not that of now."""
+    return Encoder(tokenizer, source.bank, window, config.think, config.chat, config.training.loss, today)
+
+
+def told_date(folder: Path) -> str | None:
+    """The date that a run's chat template told when it was begun, if the record has one."""
+    data = Run(folder).read("data.json") if (folder / "data.json").exists() else {}
+    return data.get("chat", {}).get("today")
 
 
 def plan_of(config: RunConfig, source: Source) -> Plan:
@@ -98,12 +111,12 @@ def plan_of(config: RunConfig, source: Source) -> Plan:
 
 
 def data_record(
-    source: Source, tokenizer: Any, exam_source: Source | None = None, frame: Frame | None = None
+    source: Source, tokenizer: Any, exam_source: Source | None = None, encoder: Encoder | None = None
 ) -> dict[str, Any]:
     """What is trained on and how it is cut into tokens, by fingerprint.
 
-    With what it is examined on where that is a file of its own, and what a chat template puts around an example: one
-    that tells the date writes something else tomorrow.
+    With what it is examined on where that is a file of its own, and what a chat template puts around an example. One
+    that tells the date would write something else tomorrow, so the record has the date.
     """
     vocabulary = json.dumps(sorted(tokenizer.get_vocab().items()), ensure_ascii=False).encode()
     record: dict[str, Any] = {
@@ -113,8 +126,8 @@ def data_record(
     }
     if exam_source is not None:
         record["exam"] = exam_source.fingerprint
-    if frame is not None:
-        record["chat"] = asdict(frame)
+    if encoder is not None and encoder.chat:
+        record["chat"] = asdict(encoder.frame) | ({"today": encoder.today} if encoder.dated else {})
     skipped = getattr(source, "skipped", [])
     if skipped:
         record |= {"skipped": len(skipped), "skipped_because": skipped[:20]}
@@ -160,9 +173,9 @@ def carry_out(
     freeze(model, config.training.freeze)
     check_window(model, config.training.max_length)
     window = config.training.max_length or window_of(model)
-    encoder = encoder_of(config, tokenizer, source, window)
+    encoder = encoder_of(config, tokenizer, source, window, told_date(folder) if resume else None)
     same_bank = exam_source.bank is source.bank
-    exam_encoder = encoder if same_bank else encoder_of(config, tokenizer, exam_source, window)
+    exam_encoder = encoder if same_bank else encoder_of(config, tokenizer, exam_source, window, encoder.today)
     fit = check_targets(source, encoder, config.curriculum, plan.size, bar)
     own_exam = exam_source if config.exam.data else None  # strings of the task are all alike
     exam_fit = None
@@ -172,7 +185,7 @@ def carry_out(
     for line in warnings:
         say(line)
     settings = config.model_dump(mode="json")
-    data = data_record(source, tokenizer, own_exam, encoder.frame if encoder.chat else None)
+    data = data_record(source, tokenizer, own_exam, encoder)
     if resume and allow_changes and (found := checkpoint.newest(Run(folder).checkpoints)):
         checkpoint.check_fits(found, model)
         check_moments(config, validated(RunConfig, Run(folder).read("config.json")))
@@ -201,6 +214,8 @@ def carry_out(
 
     with run.lock(), stopping_at_signals() as stopped:
         start = where_to_start(run, say, arguments.world_size, allow_changes) if resume else None
+        if start is not None:
+            checkpoint.check_fits(start, model)  # what the run began with may have been made anew since
         every = config.exam.every or max(1, steps // EXAMS_DURING_TRAINING)
         started, busy = time.perf_counter(), time.process_time()
         with bar("training", steps) as advance:
@@ -282,7 +297,7 @@ def _recorded(folder: Path, config: RunConfig) -> Source:
     recorded = Run(folder).read("data.json")
     known = recorded.get("exam") if config.exam.data else recorded["fingerprint"]  # earlier versions recorded no exam
     try:
-        source = load_source(path, config.skip_bad)
+        source = records_of(config, path)
     except InputError as error:
         raise InputError(f"{error} ({folder} was examined on it; name another file with --data)") from None
     if known not in (None, source.fingerprint):
@@ -324,11 +339,11 @@ def reopen(
     if data is not None and config.task is not None and config.task.text in STUDENT_TEXTS:
         raise InputError(f"{folder} is a student, whose words are those of its task: it cannot be examined on {data}")
     if data is not None:
-        exam_source: Source = load_source(data, config.skip_bad)
+        exam_source: Source = records_of(config, data)
     elif config.task is not None:
         exam_source = task_source(config.task, samples or config.exam.samples, EXAM_START)
     else:
         exam_source = _recorded(folder, config)
-    model, tokenizer = load(str(folder), config.model.dtype)
+    model, tokenizer = load_placed(str(folder), config.model.dtype)
     window = config.training.max_length or window_of(model)
-    return config, model, encoder_of(config, tokenizer, exam_source, window), exam_source
+    return config, model, encoder_of(config, tokenizer, exam_source, window, told_date(folder)), exam_source

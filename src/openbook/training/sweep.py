@@ -105,9 +105,9 @@ def carry_out_member(settings: dict[str, Any], folder: str, threads: int) -> Non
 def status(member: Member) -> dict[str, Any]:
     """A row of the sweep's table."""
     row: dict[str, Any] = {"name": member.name, **member.values, "run": str(member.folder)}
-    if (member.folder / ERROR).exists():
-        return {**row, "status": "failed", **json.loads((member.folder / ERROR).read_text(encoding="utf-8"))}
     run = Run(member.folder)
+    if not run.finished and (member.folder / ERROR).exists():
+        return {**row, "status": "failed", **json.loads((member.folder / ERROR).read_text(encoding="utf-8"))}
     if not run.finished:
         return {**row, "status": "unfinished" if member.folder.exists() else "missing"}
     result = run.read("result.json")
@@ -137,18 +137,31 @@ def run_sweep(
     told: Callable[[dict[str, Any]], None] = lambda row: None,
 ) -> list[dict[str, Any]]:
     """Carry out what is not done yet, `jobs` at a time; `told` hears of every run that ends. Returns the table."""
-    import submitit
-
     if jobs < 1:
         raise InputError(f"--jobs is {jobs}: run at least one at a time")
     everything = members(sweep, folder)
     for member in everything:
         _check_same(member)
     folder.mkdir(parents=True, exist_ok=True)
+    with Run(folder).lock():  # two calls would get in each other's way
+        return _carried_out(sweep, everything, folder, executor, jobs, options or {}, told)
+
+
+def _carried_out(
+    sweep: SweepConfig,
+    everything: list[Member],
+    folder: Path,
+    executor: Literal["local", "slurm"],
+    jobs: int,
+    options: dict[str, Any],
+    told: Callable[[dict[str, Any]], None],
+) -> list[dict[str, Any]]:
+    import submitit
+
     write_json(folder / "sweep.json", sweep.model_dump(mode="json"))
     try:
         launcher = submitit.AutoExecutor(folder=folder / "jobs", cluster=executor)
-        launcher.update_parameters(**{"timeout_min": 60 * 24 * 3, **(options or {})})
+        launcher.update_parameters(**{"timeout_min": 60 * 24 * 3, **options})
     except (RuntimeError, NameError, TypeError, ValueError) as error:
         raise InputError(f"{executor} cannot be used: {error}") from None
     threads = max(1, (os.cpu_count() or 1) // jobs) if executor == "local" else 0

@@ -118,6 +118,9 @@ class ContextEnhancedTrainer(Trainer):
         self.plan, self.encoder, self.step_size = plan, encoder, batch_size
         self.micro_batch_size = micro_batch_size or arguments.per_device_train_batch_size
         dataset = PositionDataset(plan, encoder)
+        # One process trains on one device. transformers would cut batches up among several (`DataParallel`), which a
+        # step of micro-batches is not made for; `torchrun` starts a process for each.
+        arguments._n_gpu = min(1, arguments.n_gpu)
         super().__init__(model=model, args=arguments, train_dataset=dataset, callbacks=callbacks, **options)
         for noisy in (PrinterCallback, ProgressCallback):
             self.remove_callback(noisy)
