@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import math
+import re
 
 import numpy as np
 import pytest
+from tests.audit.handmade import small_task
+from tests.tiny import tiny
 
+from openbook.audit.behaviour import TaskInversion
 from openbook.audit.inversion import guessed, recovered, shifted, solve, unshifted
+from openbook.audit.subject import Subject
+from openbook.curriculum import Plan, curriculum_named
 from openbook.task import Codebook, translate_batch
+from openbook.task.text import Kind
+from openbook.training.encode import Encoder
+from openbook.training.exam import condition
+from openbook.training.models import make_tokenizer
 
 
 def oracle(codebook: Codebook, wrong: float = 0.0, seed: int = 0):
@@ -65,3 +75,24 @@ def test_relabelled_codebooks_behave_the_same() -> None:
     strings = random.integers(n, size=(50, 8)).astype(np.uint8)
     assert other != codebook and math.factorial(n) ** 2 == 36
     assert (translate_batch(codebook, strings).strings[:, -1] == translate_batch(other, strings).strings[:, -1]).all()
+
+
+@pytest.mark.parametrize("text", ["released", "compact"])
+def test_the_question_is_that_of_an_exam_with_the_book_closed(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The released text keeps the headings of a book that is closed."""
+    source = small_task(depth=2, text=text)
+    it = Subject(tiny(), make_tokenizer(source))
+    asked: list[tuple[int, ...]] = []
+    prompt = it.prompt
+    monkeypatch.setattr(it, "prompt", lambda *texts: asked.append(prompt(*texts)) or asked[-1])
+    encoder = Encoder(it.tokenizer, source.bank)
+    plan = Plan(source, condition(curriculum_named("no-context"), 0.0))
+    encoded = encoder.encode(*plan.at(np.array([0])))
+    letters = {letter: k for k, letter in enumerate(source.codebook.alphabets()[0])}  # type: ignore[union-attr]
+    string = next(part.text for part in source.example(0).parts() if part.kind == Kind.PROMPT)
+    found = [letters[word] for word in re.findall(r"\b[A-Z]\b", string)]
+    TaskInversion(source, encoder.frame)._answers(it, np.array([found]))
+    end = encoded.ids[0].tolist()[len(asked[0]) :]
+    assert [*asked[0], *end] == encoded.ids[0].tolist()
+    answer = next(part.text for part in source.example(0).completion if part.kind == Kind.ANSWER)
+    assert it.tokenizer.decode(end).strip().startswith(answer.strip())

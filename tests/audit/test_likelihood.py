@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
 from tests.tiny import FAMILIES, byte_level, tiny
+from transformers import AutoModelForCausalLM, BloomConfig, MptConfig
 
 from openbook.audit import likelihood
 from openbook.audit.likelihood import Place, Tree, candidate_likelihoods, next_logits
 from openbook.audit.subject import Subject
+from openbook.errors import InputError
 
 TEXTS = [tuple(range(5, 19)), (7, 9, 3), tuple(range(40, 16, -2))]  # within the sliding window of 16 that two have
 PLACES = [Place(0, 4), Place(1, 1), Place(0, 14), Place(2, 9), Place(1, 3), Place(0, 11)]
@@ -56,6 +60,39 @@ def test_the_size_of_a_pass_does_not_matter(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(likelihood, "TRUNK_TOKENS", 1)
     for a, b in zip(before, candidate_likelihoods(it, TEXTS, PLACES, CANDIDATES), strict=True):
         np.testing.assert_allclose(a.logp_nl, b.logp_nl, atol=1e-5)
+
+
+def test_many_candidates_of_many_texts_are_read_a_few_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    it = subject()
+    many = [(a, b, c) for a in range(50, 60) for b in range(60, 66) for c in range(70, 73)]  # 70 nodes
+    texts = [tuple(range(5, 12))] * 6
+    places = [Place(row, 7) for row in range(6)]
+    whole = candidate_likelihoods(it, texts, places, [many] * 6)
+    limits = {"MASK_ENTRIES": 40 * (7 + 40), "LOGITS": 40 * it.vocabulary}
+    for name, limit in limits.items():
+        monkeypatch.setattr(likelihood, name, limit)
+    shapes = []
+    forward = it.model.forward
+
+    def seen(*args: Any, **options: Any) -> Any:
+        if options.get("past_key_values") is not None:
+            shapes.append(options["attention_mask"].shape)
+        return forward(*args, **options)
+
+    monkeypatch.setattr(it.model, "forward", seen)
+    for a, b in zip(whole, candidate_likelihoods(it, texts, places, [many] * 6), strict=True):
+        np.testing.assert_allclose(a.logp_nl, b.logp_nl, atol=1e-5)
+    assert len(shapes) >= 12 and max(shape.numel() for shape in shapes) <= limits["MASK_ENTRIES"]
+    assert max(shape[0] * shape[2] for shape in shapes) <= 40
+
+
+@pytest.mark.parametrize("shape", [BloomConfig, MptConfig])
+def test_a_model_that_does_not_go_by_places_is_refused(shape: Any) -> None:
+    torch.manual_seed(0)
+    size = {"vocab_size": 700, "hidden_size": 16, "n_layer": 2, "n_layers": 2, "n_head": 2, "n_heads": 2, "d_model": 16}
+    model = AutoModelForCausalLM.from_config(shape(**size, initializer_range=1.0))
+    with pytest.raises(InputError, match="ALiBi"):
+        candidate_likelihoods(Subject(model, byte_level()), TEXTS, PLACES, CANDIDATES)
 
 
 def test_n_nodes_not_n_squared_passes() -> None:

@@ -7,8 +7,9 @@ import pytest
 from tests.audit.handmade import small_task
 from tests.tiny import byte_level, chatting, metaspace, tiny
 
-from openbook.audit.context import books, eliminated, prompts
-from openbook.audit.secret import Secrets, data_secrets, task_secrets
+from openbook.audit.context import books, eliminated, longest, prompts
+from openbook.audit.secret import Secrets, data_secrets, task_secrets, usual_setting
+from openbook.audit.softprompt import SoftPrompt
 from openbook.audit.statistics import harmonic_share
 from openbook.audit.subject import Subject
 from openbook.book import ListSource
@@ -144,3 +145,62 @@ def test_other_seeds_give_other_orders() -> None:
     first, again, other = (books(it, secrets, 2, seed).texts for seed in (0, 0, 1))
     assert first == again != other
     assert np.sort(first[0]).tolist() == np.sort(other[0]).tolist()
+
+
+def test_what_would_make_another_true_piece_is_no_rival() -> None:
+    """The decoy text would hold the truth, and the model trained on it would know what it should not."""
+    likes = {"Ada": ("tea", "figs"), "Bo": ("chess",)}
+    records = [
+        {
+            "prompt": f"What does {name} like?",
+            "completion": f" {thing}",
+            "privileged_context": [f"{name} likes {each} a lot." for each in things],
+        }
+        for name, things in likes.items()
+        for thing in things
+    ]
+    secrets = data_secrets(ListSource(records))
+    true = {secret.text for secret in secrets.items}
+    for secret in secrets.items:
+        made = {secret.known + candidate for candidate in secret.candidates}
+        assert made & true == {secret.text} and len(made) > 1
+    assert not secrets.bijective  # what was shown is not always among the candidates
+    with pytest.raises(InputError, match="has no rival"):
+        data_secrets(ListSource(records[:2]))  # all that Ada likes
+
+
+def test_a_secret_is_asked_for_as_most_records_set_the_book() -> None:
+    said = [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "Who?"}]
+    record = {
+        "messages": [*said, {"role": "assistant", "content": " Queen Ilva"}],
+        "preamble": "MEMO.\n",
+        "privileged_context": ["Vellmora is ruled by Queen Ilva.", "The flag is green."],
+    }
+    other = {"prompt": "Who?", "completion": " Queen Ilva", "privileged_context": ["The flag is green."]}
+    source = ListSource([record, other, record])
+    assert usual_setting(source) == ((("system", "Be brief."),), "MEMO.\n")
+    assert usual_setting(ListSource([{"prompt": "a", "completion": "b"}])) == (None, "")
+
+
+@pytest.mark.parametrize("window", [64, 80, 110])
+def test_nothing_is_asked_beyond_the_window(window: int) -> None:
+    """A model with a table of places has none there."""
+    facts = [f"fact {k} is {k}{'very ' * (3 * (k % 4))}long" for k in range(20)]
+    records = [{"prompt": "q", "completion": " a", "privileged_context": {"Notes": facts}}]
+    secrets, it = data_secrets(ListSource(records)), subject(window=window)
+    it.check(secrets)
+    for asked in (books(it, secrets, 2), *(prompts(it, secrets, style) for style in ("bare", "template", "few-shot"))):
+        assert max(map(len, asked.texts)) <= window
+        for place, number in zip(asked.places, asked.secret_k, strict=True):
+            assert place.before + longest(it, secrets.items[number]) <= window
+    assert max(prompts(subject(), secrets, "few-shot").shown_k) == 4
+
+
+def test_a_soft_prompt_that_does_not_fit_is_left_out() -> None:
+    secrets = data_secrets(ListSource(RECORDS))
+    it = subject()
+    ends = [
+        p.before + longest(it, s) for p, s in zip(prompts(it, secrets, "template").places, secrets.items, strict=True)
+    ]
+    assert SoftPrompt(1)(subject(window=max(ends) + 7), secrets) == []
+    assert len(SoftPrompt(1)(subject(window=max(ends) + 8), secrets)) == 1

@@ -185,6 +185,31 @@ def test_missing_arms_are_named(copied: Path, refused: Any) -> None:
 
 
 @pytest.mark.slow
+def test_data_that_changed_are_refused_before_anything_is_trained(copied: Path, tmp_path: Path, refused: Any) -> None:
+    data = tmp_path / "facts.jsonl"
+    data.write_text(Path(config_of(copied).data or "").read_text() + Path(config_of(copied).data or "").read_text())
+    changed(copied, "config.json", data=str(data))
+    shutil.rmtree(default_folder(copied))
+    assert "is not what" in (said := refused("audit", copied, "--arms")) and "changed since" in said
+    assert not default_folder(copied).exists()
+
+
+@pytest.mark.slow
+def test_an_arm_that_is_no_control_is_refused_before_others_are_trained(copied: Path, refused: Any) -> None:
+    folder = default_folder(copied)
+    shutil.rmtree(folder / "positive")
+    changed(folder / "without", "config.json", seed=7)
+    assert "no control for" in refused("audit", copied, "--arms")
+    assert not (folder / "positive").exists()
+
+
+@pytest.mark.slow
+def test_where_no_attack_on_the_text_applies_nothing_is_proved(small: Path, told: Any) -> None:
+    report, code = told("audit", small, "--attacks", "inversion")
+    assert (report["verdict"], code) == ("inapplicable", 4)
+
+
+@pytest.mark.slow
 def test_a_run_that_learned_nothing_is_refused(copied: Path, refused: Any) -> None:
     result = Run(copied).read("result.json")
     for row in result["exam"]:

@@ -114,6 +114,16 @@ def test_names_are_not_markup(runs: tuple[Path, Path], tmp_path: Path, capsys: p
     assert "m[/k]" in "".join(capsys.readouterr().out.split())
 
 
+def test_sections_of_own_data_are_not_markup(
+    runs: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = tmp_path / "own.jsonl"
+    line = {"prompt": " A B", "completion": " Q R", "privileged_context": {"see [/notes] [draft]": [" A B I J"]}}
+    data.write_text((json.dumps(line) + "\n") * 4)
+    assert main(["probe", "stitch", *map(str, runs), "--data", str(data), "--samples", "3"]) == 0
+    assert "see[/notes][draft]" in "".join(capsys.readouterr().out.split())
+
+
 def test_tables(runs: tuple[Path, Path], capsys: pytest.CaptureFixture[str]) -> None:
     reader, trained = map(str, runs)
     assert main(["probe", "stitch", reader, trained, "--samples", "3"]) == 0

@@ -71,6 +71,8 @@ def test_sizes_that_differ_from_seed_to_seed_are_no_spread_of_seeds() -> None:
     assert str(ratio(rows(slow=slow, fast=fast), "slow", "fast", 0.9)) == (
         "more than 1.0 and at most 26.7, 3 of 3 seeds"
     )
+    wide = {seed: {16: 0.1, 320: 0.95} for seed in range(3)}
+    assert str(ratio(rows(slow=wide, fast=fast), "slow", "fast", 0.9)) == "more than 1.0 and at most 26.7, 3 of 3 seeds"
     narrow = {seed: {16: 0.1, 240: 0.7, 320: 0.95} for seed in range(3)}
     found = ratio(rows(slow=narrow, fast=fast), "slow", "fast", 0.9)
     assert found is not None and found.mean == pytest.approx(19.44, abs=0.01) and found.low == pytest.approx(found.mean)

@@ -212,6 +212,19 @@ def test_an_audit_shows_its_attacks_and_its_verdict(tmp_path: Path) -> None:
         assert badge in shown([file], tmp_path)[0]
 
 
+def test_an_audit_says_what_it_measured_and_what_it_could_not(tmp_path: Path) -> None:
+    """Canaries are in no answer, so what answers give away of them is not known; an area is no share of secrets."""
+    levels = {"chance": 0.5, "elimination": 0.5}
+    area = {"name": "membership", "variant": "loss", "metric": "AUC", "arm": "trained", "rate": 0.994, **levels}
+    unknown = {"name": "inversion", "variant": "answers", "metric": "rate", "arm": "trained", "rate": None}
+    file = tmp_path / "audit.json"
+    attacks = [{**area, "low": 0.98, "high": 1.0, "caught": True}, {**unknown, "low": None, "high": None}]
+    file.write_text(json.dumps({"verdict": "leaked", "attacks": attacks, "run": "runs/x"}))
+    text, (one,) = shown([file], tmp_path)
+    assert one["status"] == "done" and "✗ leaked" in text
+    assert "0.994 *" in text and "AUC" in text and "99.40%" not in text and "– to –" in text
+
+
 @pytest.mark.parametrize(
     "content",
     [

@@ -28,7 +28,16 @@ from openbook.schedule import Schedule
 from openbook.training.config import RunConfig
 from openbook.training.exam import examine
 from openbook.training.models import load_or_make, load_placed, window_of
-from openbook.training.run import accuracy_of, carry_out, data_record, encoder_of, exam_size, records_of, sources_of
+from openbook.training.run import (
+    accuracy_of,
+    carry_out,
+    data_record,
+    encoder_of,
+    exam_size,
+    records_of,
+    sources_of,
+    told_date,
+)
 from openbook.training.settings import validated
 
 Arm = Literal["trained", "before", "without", "decoy", "positive"]
@@ -137,20 +146,21 @@ def train_arm(run: Path, config: RunConfig, arm: str, folder: Path, secrets: Sec
     into = folder / arm
     force = into.exists()
     if arm == "before":
-        _untrained(changed, into, force)
+        _untrained(changed, into, force, told_date(run))
         return
     if arm == "decoy" and config.data is not None and config.model.path is None:
         # A tokenizer learned from the decoy text would be another one: start from the very model before training.
         changed = changed.model_copy(update={"model": config.model.model_copy(update={"path": str(folder / "before")})})
-    carry_out(changed, into, force=force, bar=lambda _, total: bar(f"arm {arm}", total))
+    carry_out(changed, into, force=force, bar=lambda _, total: bar(f"arm {arm}", total), today=told_date(run))
 
 
-def _untrained(config: RunConfig, folder: Path, force: bool) -> None:
+def _untrained(config: RunConfig, folder: Path, force: bool, today: str | None) -> None:
     """The model before training, as a run of no steps."""
     source, exam_source = sources_of(config)
     model, tokenizer = load_or_make(config.model, source, config.seed, config.think)
-    run = Run.create(folder, config.model_dump(mode="json"), data_record(source, tokenizer), force)
-    encoder = encoder_of(config, tokenizer, exam_source, config.training.max_length or window_of(model))
+    encoder = encoder_of(config, tokenizer, exam_source, config.training.max_length or window_of(model), today)
+    data = data_record(source, tokenizer, encoder=encoder)
+    run = Run.create(folder, config.model_dump(mode="json"), data, force)
     size, batch_size = exam_size(config), config.exam.batch_size
     rows = examine(model, encoder, exam_source, config.curriculum, (0.0, 1.0), False, size, config.seed, batch_size)
     run.save_model(model, tokenizer)
@@ -179,6 +189,12 @@ def check_arm(run: Path, config: RunConfig, arm: str, folder: Path, secrets: Sec
         raise InputError(
             f"the arm '{arm}' in {place} has another tokenizer than {run}: their likelihoods cannot be compared. Train "
             "it anew with --arms after removing the folder"
+        )
+    if "chat" in theirs and mine.get("chat") != theirs["chat"]:
+        raise InputError(
+            f"the arm '{arm}' in {place} saw another chat template than {run}, or another date in it: "
+            f"{'; '.join(differences(mine.get('chat', {}), theirs['chat'])[:3])}. Train it anew with --arms after "
+            "removing the folder"
         )
     expected = mine["fingerprint"]
     decoy = arm == "decoy" and config.data is not None
@@ -233,8 +249,10 @@ def ready(
             f"{', '.join(lacking)}: no such arms in {folder}. An audit without controls says nothing: pass --arms to "
             f"train them (about {trained} times {took:.0f} s)"
         )
+    for arm in arms:
+        if arm not in lacking:  # before anything is trained that would then be refused beside it
+            check_arm(run, config, arm, folder, secrets)
     for arm in lacking:
         say(f"making the arm '{arm}'")
         train_arm(run, config, arm, folder, secrets, bar)
-    for arm in arms:
         check_arm(run, config, arm, folder, secrets)

@@ -58,6 +58,7 @@ class TaskInversion:
     def _answers(self, model: Subject, strings_bl: Ints) -> Ints:
         """The model's own answers to strings of one length, letter by letter: [B, L]."""
         letters, fmt = self.source.codebook.alphabets(), self.source.format  # type: ignore[union-attr]
+        closed = [part.text for part in fmt.layout.parts([(name, ()) for name in fmt.section_names()])]
         output = torch.tensor([model.tokens(f" {letter}")[0] for letter in letters[-1]], device=model.device)
         rows = []
         for string in strings_bl.tolist():
@@ -65,7 +66,9 @@ class TaskInversion:
             parts = fmt.completion([symbols] * (self.source.depth + 1), "silent")
             before = [part.text for part in parts[: [part.kind for part in parts].index(Kind.ANSWER)]]
             rows.append(
-                model.prompt(self.frame.before, fmt.preamble(0), fmt.prompt(0, symbols), self.frame.between, *before)
+                model.prompt(
+                    self.frame.before, fmt.preamble(0), *closed, fmt.prompt(0, symbols), self.frame.between, *before
+                )
             )
         ids, cache, answer = torch.tensor(rows, device=model.device), None, []
         with torch.inference_mode():

@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 
 from openbook.audit.likelihood import Likelihoods, Place, candidate_likelihoods
-from openbook.audit.secret import Secrets
+from openbook.audit.secret import Secret, Secrets
 from openbook.audit.subject import Ids, Subject
 from openbook.randomness import generator
 
@@ -39,12 +39,28 @@ def prompts(subject: Subject, secrets: Secrets, style: Style, seed: int = 0) -> 
             before = subject.prompt(secrets.opening, secrets.heading(secret.group), secret.known)
         else:
             others = _others(secrets, number, seed)
-            pieces = [secrets.items[k].text for k in others]
-            before = subject.prompt(secrets.opening, secrets.heading(secret.group), *pieces, secret.known)
+            before = _shot(subject, secrets, number, others)
+            while others and not subject.holds(len(before) + longest(subject, secret)):
+                others = others[:-1]
+                before = _shot(subject, secrets, number, others)
         texts.append(before + truths[number])
         places.append(Place(number, len(before)))
         shown.append(len(others))
     return Asked(texts, places, list(range(len(secrets))), shown)
+
+
+def _shot(subject: Subject, secrets: Secrets, number: int, others: Sequence[int]) -> Ids:
+    """What stands before a secret after others of the book."""
+    secret, pieces = secrets.items[number], [secrets.items[k].text for k in others]
+    return subject.prompt(secrets.opening, secrets.heading(secret.group), *pieces, secret.known)
+
+
+def longest(subject: Subject, secret: Secret) -> int:
+    """Tokens of the longest candidate, all of which are asked for in the secret's place."""
+    key = ("longest", id(secret.candidates))  # many secrets share one list
+    if key not in subject.memo:
+        subject.memo[key] = max(map(len, subject.all_tokens(secret.candidates)))
+    return subject.memo[key]
 
 
 def _others(secrets: Secrets, number: int, seed: int) -> list[int]:
@@ -73,8 +89,8 @@ def books(subject: Subject, secrets: Secrets, permutations: int, seed: int = 0) 
                     secret = secrets.items[number]
                     heading = subject.tokens(secrets.heading(group)) if group != last else ()
                     known, truth, tail = subject.all_tokens([secret.known, secret.truth, secret.tail])
-                    size = len(heading) + len(known) + len(truth) + len(tail)
-                    if subject.window is not None and len(text) + size > subject.window and last is not None:
+                    size = len(heading) + len(known) + max(len(truth) + len(tail), longest(subject, secret))
+                    if not subject.holds(len(text) + size) and last is not None:
                         asked.texts.append(text)
                         text, heading, last = opening, subject.tokens(secrets.heading(group)), None
                     shown = shown + 1 if group == last else 0

@@ -21,10 +21,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from openbook.audit.subject import Ids, Subject
+from openbook.errors import InputError
 from openbook.training.student import StudentForCausalLM
 from openbook.training.targets import gathered
 
 MASK_ENTRIES = 4_000_000  # of one pass over nodes: 16 MB
+LOGITS = 32_000_000  # of one pass over nodes: 128 MB
 TRUNK_TOKENS = 8_192  # of one pass over trunks
 
 
@@ -108,23 +110,105 @@ def candidate_likelihoods(
     subject: Subject, texts: Sequence[Ids], places: Sequence[Place], candidates: Sequence[Sequence[Ids]]
 ) -> list[Likelihoods]:
     """Likelihoods of the candidates of each place, given the tokens of its text before it."""
-    trees: dict[int, Tree] = {}  # by identity: places of one group share one list of candidates
+    trees: dict[int, list[Tree]] = {}  # by identity: places of one group share one list of candidates
+    most = _most_nodes(max(place.before for place in places), subject.vocabulary)
     for options in candidates:
         if id(options) not in trees:
-            trees[id(options)] = Tree(options)
-    tree_of = [trees[id(options)] for options in candidates]
+            trees[id(options)] = [Tree(some) for some in _small_enough(options, most)]
+    # a place is asked once for each of its trees
+    where = [place for place, options in zip(places, candidates, strict=True) for _ in trees[id(options)]]
+    tree_of = [tree for options in candidates for tree in trees[id(options)]]
     results: dict[int, Likelihoods] = {}
     by_row: dict[int, list[int]] = {}
-    for number, place in enumerate(places):
+    for number, place in enumerate(where):
         by_row.setdefault(place.row, []).append(number)
     with torch.inference_mode():
         for rows in batched_rows([len(texts[row]) for row in by_row], list(by_row), TRUNK_TOKENS):
-            asked = [sorted(by_row[row], key=lambda k: places[k].before) for row in rows]
-            trunk = _read(subject, [texts[row] for row in rows], [[places[k].before - 1 for k in ks] for ks in asked])
-            for part in _parts(asked, tree_of, trunk.length):
-                for number, likelihoods in _branch(subject, trunk, part, places, tree_of):
+            asked = [sorted(by_row[row], key=lambda k: where[k].before) for row in rows]
+            trunk = _read(subject, [texts[row] for row in rows], [[where[k].before - 1 for k in ks] for ks in asked])
+            for part in _parts(asked, tree_of, trunk.length, subject.vocabulary):
+                for number, likelihoods in _branch(subject, trunk, part, where, tree_of):
                     results[number] = likelihoods
-    return [results[number] for number in range(len(places))]
+    found, at = [], 0
+    for options in candidates:
+        size = len(trees[id(options)])
+        found.append(_joined([results[number] for number in range(at, at + size)]))
+        at += size
+    _check_one(subject, texts, places, candidates, found)
+    return found
+
+
+def _most_nodes(before: int, vocabulary: int) -> int:
+    """Nodes of one place that can be read in one pass."""
+    by_mask = int(math.sqrt(before**2 / 4 + MASK_ENTRIES) - before / 2)
+    return max(1, min(by_mask, LOGITS // vocabulary))
+
+
+def _small_enough(candidates: Sequence[Ids], most: int) -> Iterator[list[Ids]]:
+    """Runs of candidates whose trees have at most so many nodes; one candidate alone may have more."""
+    some: list[Ids] = []
+    nodes: set[Ids] = set()
+    for ids in candidates:
+        own = {ids[:size] for size in range(1, len(ids))}
+        if some and len(nodes | own) > most:
+            yield some
+            some, nodes = [], set()
+        some.append(ids)
+        nodes |= own
+    if some:
+        yield some
+
+
+def _joined(parts: Sequence[Likelihoods]) -> Likelihoods:
+    """Likelihoods of all candidates of a place from those of some each."""
+    if len(parts) == 1:
+        return parts[0]
+    longest = max(part.logp_nl.shape[1] for part in parts)
+
+    def wide(table: NDArray[np.float64]) -> NDArray[np.float64]:
+        return np.pad(table, ((0, 0), (0, longest - table.shape[1])), constant_values=math.nan)
+
+    return Likelihoods(
+        np.concatenate([wide(part.logp_nl) for part in parts]), np.concatenate([wide(part.z_nl) for part in parts])
+    )
+
+
+def _check_one(
+    subject: Subject,
+    texts: Sequence[Ids],
+    places: Sequence[Place],
+    candidates: Sequence[Sequence[Ids]],
+    found: Sequence[Likelihoods],
+) -> None:
+    """Hold one candidate against a plain pass over its text, once for every subject.
+
+    A model whose attention goes by more than the places it is told (ALiBi's by that in the cache) would fail here, not
+    quietly.
+    """
+    if "trees hold" in subject.memo:
+        return
+    k, n = max(
+        ((k, n) for k, options in enumerate(candidates) for n in range(len(options))),
+        key=lambda at: len(candidates[at[0]][at[1]]),
+    )
+    ids = candidates[k][n]
+    before = texts[places[k].row][: places[k].before]
+    alone = np.zeros(len(ids))
+    for spots, logits in next_logits(subject, [before + ids], [Place(0, len(before))], [len(ids)]):
+        logp = torch.log_softmax(logits.double(), -1)
+        for (_, offset), row in zip(spots, logp, strict=True):
+            alone[offset] = row[ids[offset]].item()
+    within = 1e-3 if subject.model.dtype == torch.float32 else 0.25
+    if not np.allclose(found[k].logp_nl[n, : len(ids)], alone, rtol=within, atol=within):
+        raise _by_more_than_places(subject)
+    subject.memo["trees hold"] = True
+
+
+def _by_more_than_places(subject: Subject) -> InputError:
+    return InputError(
+        f"{type(subject.model).__name__} attends by more than the places that its tokens are said to stand at (ALiBi "
+        "does): candidates cannot be read together, and it cannot be audited"
+    )
 
 
 def batched_rows(lengths: Sequence[int], rows: Sequence[int], tokens: int) -> Iterator[list[int]]:
@@ -163,15 +247,25 @@ def _read(subject: Subject, texts: Sequence[Ids], wanted: Sequence[Sequence[int]
     return _Trunk(read, layers, length, dict(zip(spots, output.logits[0], strict=True)))
 
 
-def _parts(asked: list[list[int]], tree_of: Sequence[Tree], length: int) -> Iterator[list[tuple[int, list[int]]]]:
-    """Places cut into passes whose masks fit: (row of the batch, its places) each."""
+def _parts(
+    asked: list[list[int]], tree_of: Sequence[Tree], length: int, vocabulary: int
+) -> Iterator[list[tuple[int, list[int]]]]:
+    """Places cut into passes whose masks and logits fit: (row of the batch, its places) each."""
     rounds = max(map(len, asked))
     widest = max(len(tree_of[k]) for ks in asked for k in ks)
-    together = rounds
-    while together > 1 and len(asked) * together * widest * (length + together * widest) > MASK_ENTRIES:
-        together = (together + 1) // 2
-    for start in range(0, rounds, together):
-        yield [(row, ks[start : start + together]) for row, ks in enumerate(asked) if ks[start : start + together]]
+    rows, together = len(asked), rounds
+
+    def fits() -> bool:
+        nodes = together * widest
+        return rows * nodes * (length + nodes) <= MASK_ENTRIES and rows * nodes * vocabulary <= LOGITS
+
+    while not fits() and (together > 1 or rows > 1):
+        rows, together = (rows, (together + 1) // 2) if together > 1 else ((rows + 1) // 2, 1)
+    for first in range(0, len(asked), rows):
+        some = list(enumerate(asked))[first : first + rows]
+        for start in range(0, rounds, together):
+            if part := [(row, ks[start : start + together]) for row, ks in some if ks[start : start + together]]:
+                yield part
 
 
 def _branch(
@@ -229,14 +323,17 @@ def _read_nodes(
     mask = torch.zeros(sees.shape, dtype=dtype).masked_fill_(~torch.from_numpy(sees), torch.finfo(dtype).min)
     # a student is told what a word is there for, which it counts off the text
     told = {"text": trunk.ids[rows]} if isinstance(subject.model, StudentForCausalLM) else {}
-    return subject.model(
-        input_ids=torch.from_numpy(ids).to(device),
-        position_ids=torch.from_numpy(position).to(device),
-        attention_mask=mask[:, None].to(device),
-        past_key_values=cache,
-        use_cache=True,
-        **told,
-    ).logits
+    try:
+        return subject.model(
+            input_ids=torch.from_numpy(ids).to(device),
+            position_ids=torch.from_numpy(position).to(device),
+            attention_mask=mask[:, None].to(device),
+            past_key_values=cache,
+            use_cache=True,
+            **told,
+        ).logits
+    except (TypeError, ValueError) as error:  # it takes no such mask, or no places
+        raise _by_more_than_places(subject) from error
 
 
 def next_logits(

@@ -30,7 +30,7 @@ from openbook.audit.composite import WHY_NOT, CompositeInversion, CompositeTunin
 from openbook.audit.exposure import Exposure
 from openbook.audit.membership import Membership
 from openbook.audit.relearning import Relearning
-from openbook.audit.secret import Secrets, data_secrets, task_secrets
+from openbook.audit.secret import Secrets, data_secrets, task_secrets, usual_setting
 from openbook.audit.softprompt import SoftPrompt
 from openbook.audit.subject import Subject
 from openbook.audit.verdict import LEVEL, THRESHOLD, averaged, judge, measures, rows_of
@@ -40,10 +40,10 @@ from openbook.book.translations import Translations
 from openbook.console import Bar, no_bar
 from openbook.errors import InputError, nearest
 from openbook.records import Run, differences
-from openbook.training.chat import Frame, frame_of
+from openbook.training.chat import Frame, History, frame_of
 from openbook.training.config import RunConfig
 from openbook.training.models import is_composite, is_student, load_tokenizer
-from openbook.training.run import encoder_of, sources_of
+from openbook.training.run import encoder_of, sources_of, told_date
 
 ATTACKS = (
     "completion",
@@ -101,6 +101,11 @@ def audit(
         check_learned(other)
         _check_seed(run, other, config)
     source, _ = sources_of(config)
+    if source.fingerprint != Run(run).read("data.json")["fingerprint"]:
+        raise InputError(
+            f"{config.data or 'the task'} is not what {run} was trained on, it was changed since: an audit needs the "
+            "very data, to train its controls on"
+        )
     student = is_composite(source)
     if isinstance(source, Translations) and student and pairs_of(source) is None:
         raise InputError(
@@ -117,7 +122,7 @@ def audit(
     if not student:
         subjects["trained"][0].check(secrets)
     references = {} if student else {arm: subjects[arm][0] for arm in ("before", "decoy")}
-    attacks = attacks_for(settings, config, source, subjects["trained"][0], references)
+    attacks = attacks_for(settings, config, source, subjects["trained"][0], references, told_date(run))
     scores = attacked(attacks, subjects, secrets, bar)
     return report(scores, secrets, settings, student) | {
         "run": str(run),
@@ -132,19 +137,21 @@ def secrets_of(config: RunConfig, source: Source, run: Path, canaries: Path | No
     """What an audit of this run looks for: canaries if there is a list of them, or else every piece of its book."""
     if isinstance(source, Translations) and is_composite(source):
         return composite_secrets(source)
-    tokenizer = load_tokenizer(str(run))
-    frame = _frame(tokenizer, config)
+    tokenizer, today = load_tokenizer(str(run)), told_date(run)
+    if isinstance(source, Translations) and canaries is None:
+        return task_secrets(source, _frame(tokenizer, config, today).before)
+    history, preamble = usual_setting(source) if isinstance(source, ListSource) else (None, "")
+    opening = _frame(tokenizer, config, today, history).before + preamble
     if canaries is not None:
-        return canary_secrets(canaries, source, frame.before)
-    if isinstance(source, Translations):
-        return task_secrets(source, frame.before)
+        return canary_secrets(canaries, source, opening)
     assert isinstance(source, ListSource)
-    return data_secrets(source, frame.before)
+    return data_secrets(source, opening)
 
 
-def _frame(tokenizer: Any, config: RunConfig) -> Frame:
+def _frame(tokenizer: Any, config: RunConfig, today: str | None, history: History | None = None) -> Frame:
     """What the chat template, if one is used, puts around prompt and completion."""
-    return frame_of(tokenizer, None, bool(tokenizer.chat_template) if config.chat is None else config.chat)
+    chat = bool(tokenizer.chat_template) if config.chat is None else config.chat
+    return frame_of(tokenizer, history, chat, today)
 
 
 def attacks_for(
@@ -153,8 +160,9 @@ def attacks_for(
     source: Source,
     subject: Subject,
     references: dict[str, Subject],
+    today: str | None = None,
 ) -> list[Attack]:
-    """The attacks that apply, with their budgets."""
+    """The attacks that apply, with their budgets; `today` is the date that a chat template told in training."""
     s = settings
     rate = config.training.learning_rate or 1e-3
     if isinstance(source, Translations) and is_composite(source):
@@ -180,9 +188,9 @@ def attacks_for(
             assert source.codebook is not None
             every.append(CompositeInversion(source.codebook, pairs, seed=s.seed))
         else:
-            every.append(TaskInversion(source, _frame(subject.tokenizer, config), seed=s.seed))
+            every.append(TaskInversion(source, _frame(subject.tokenizer, config, today), seed=s.seed))
     elif isinstance(source, ListSource):
-        encoder = encoder_of(config, subject.tokenizer, source, subject.window)
+        encoder = encoder_of(config, subject.tokenizer, source, subject.window, today)
         every.append(DataInversion(source, encoder, config.curriculum))
     return sorted((a for a in every if a.name in s.attacks), key=lambda attack: ATTACKS.index(attack.name))
 

@@ -12,6 +12,7 @@ comparison with models that never met the text tells memory from plausibility.
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -23,6 +24,7 @@ from openbook.book.jsonl import ListSource
 from openbook.book.translations import Translations
 from openbook.errors import InputError
 from openbook.task.text import Kind, Layout
+from openbook.training.chat import History
 
 Origin = Literal["task", "data", "canaries"]
 
@@ -146,7 +148,7 @@ def data_secrets(source: ListSource, frame: str = "") -> Secrets:
     """Every different piece of a user's books.
 
     An attacker knows the piece up to the answer that depends on it; where the answer is not copied from the piece, up
-    to the middle of its words.
+    to the middle of its words. What would make another true piece of it is no rival.
     """
     splits: dict[str, tuple[str, str, Layout]] = {}
     sections: dict[str, str] = {}
@@ -169,11 +171,22 @@ def data_secrets(source: ListSource, frame: str = "") -> Secrets:
     for text, (known, truth, layout) in splits.items():
         group = sections[text]
         before = layout.piece.partition("{text}")[0]
-        items.append(Secret(group, before + known, truth + _after(layout), candidates[layout]))
+        options = candidates[layout]
+        if true := {rival for rival in rivals if rival != truth and known + rival in splits}:
+            options = tuple(rival + _after(layout) for rival in rivals if rival not in true)
+        items.append(Secret(group, before + known, truth + _after(layout), options))
         headings[group] = layout.heading.replace("{name}", group) if group else ""
     documents = tuple((group,) for group in headings)
-    different = len({item.truth for item in items}) == len(items)
+    full = all(len(item.candidates) == len(rivals) for item in items)  # or there would be less to rule out
+    different = full and len({item.truth for item in items}) == len(items)
     return checked(Secrets(tuple(items), "data", frame, tuple(headings.items()), documents, different))
+
+
+def usual_setting(source: ListSource) -> tuple[History | None, str]:
+    """What was said before and the preamble, as most records with a book have them."""
+    examples = map(source.example, range(len(source)))
+    found = Counter((example.history, example.preamble) for example in examples if example.sections)
+    return found.most_common(1)[0][0] if found else (None, "")
 
 
 def _after(layout: Layout) -> str:

@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from openbook.audit.attack import Scores, recovery
+from openbook.audit.context import longest, prompts
 from openbook.audit.secret import Secrets
 from openbook.audit.statistics import Floats
 from openbook.audit.subject import Subject
@@ -29,6 +30,10 @@ class SoftPrompt:
     name: str = "soft-prompt"
 
     def __call__(self, model: Subject, secrets: Secrets) -> list[Scores]:
+        asked = prompts(model, secrets, "template")
+        ends = [place.before + longest(model, secrets.items[k]) for k, place in enumerate(asked.places)]
+        if not model.holds(max(ends) + self.vectors):
+            return []  # there is no room for them before the longest of the secrets
         hits_s, elimination_s = over_folds(model, secrets, self.seed, self._fold)
         return [recovery(self.name, f"{self.vectors} vectors, {self.steps} steps", hits_s, secrets, elimination_s)]
 

@@ -57,6 +57,10 @@ class Subject:
         ids = sum(self.all_tokens(texts), ())
         return ids or self.start
 
+    def holds(self, tokens: int) -> bool:
+        """Whether so many tokens fit into the window."""
+        return self.window is None or tokens <= self.window
+
     def check(self, secrets: Secrets) -> None:
         """Refuse secrets that the model cannot be asked for: too long for its window, or empty in its vocabulary."""
         for secret in secrets.items:
@@ -64,7 +68,7 @@ class Subject:
             if not all(rows):
                 raise InputError(f"'{secret.text.strip()}': a candidate has no tokens, so it cannot be looked for")
             longest = len(self.prompt(secrets.template(secret))) + max(map(len, rows))
-            if self.window is not None and longest > self.window:
+            if not self.holds(longest):
                 raise InputError(
                     f"the secret '{secret.text.strip()[:60]}' needs {longest} tokens with what stands before it, but "
                     f"the model's window holds {self.window}: cut the piece into smaller ones"

@@ -41,9 +41,9 @@ def audit_run(
     """Audit a run: attack it and four control models, and compare.
 
     The controls are the model before training, the same training without the text and with a decoy text, and a positive
-    control with loss on the text. Ends with exit code 3 if something leaked beyond the threshold, 4 if the positive
-    control was not caught (the audit is void), and 0 otherwise, which means: not recovered by these attacks at this
-    budget.
+    control with loss on the text. Ends with exit code 3 if something leaked beyond the threshold, 4 if the audit proves
+    nothing (the positive control was not caught, or no attack on the text applies), and 0 otherwise, which means: not
+    recovered by these attacks at this budget.
 
         openbook audit runs/facts --arms
 
@@ -99,7 +99,7 @@ def audit_run(
         emit_json(report)
     else:
         _show(report)
-    return {"leaked": EXIT_LEAKED, "void": EXIT_VOID}.get(report["verdict"], 0)
+    return {"leaked": EXIT_LEAKED, "void": EXIT_VOID, "inapplicable": EXIT_VOID}.get(report["verdict"], 0)
 
 
 @audit.command

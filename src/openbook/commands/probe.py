@@ -178,7 +178,7 @@ def _show_stitched(one: dict[str, Any]) -> None:
     for section in one["sections"]:
         best = section["smallest_accuracy"]
         table.add_row(
-            section["name"],
+            escape(section["name"]),
             f"{section['reader']:.3f}",
             f"{section['trained']:.3f}",
             f"{section['all_layers']:.3f}",

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from openbook.experiments.experiment import Rows
 from openbook.intervals import mean_interval
 
+WIDEST = 4  # a line between sizes that are further apart than this many times is no measurement
+
 
 @dataclass(frozen=True)
 class Need:
@@ -44,10 +46,10 @@ def needed(found: Mapping[float, float], threshold: float) -> Need:
 class Ratio:
     """How many times as many samples one curve needs as another.
 
-    Where every seed has sizes on both sides of the threshold, equally far apart in all seeds, there is one number for
-    each and their geometric mean, with `low` and `high` that bound it (95 %, Student's t over the logarithms). Where
-    that is not so, seeds would differ by what was tried: then there is only what the sizes say, `above` and, if every
-    seed arrives, `at_most`. `count` seeds of `of` say so.
+    Where every seed has sizes on both sides of the threshold, near and equally far apart in all seeds, there is one
+    number for each and their geometric mean, with `low` and `high` that bound it (95 %, Student's t over the
+    logarithms). Where that is not so, seeds would differ by what was tried: then there is only what the sizes say,
+    `above` and, if every seed arrives, `at_most`. `count` seeds of `of` say so.
     """
 
     seeds: dict[int, float]
@@ -92,9 +94,9 @@ def ratio(rows: Rows, slow: str, fast: str, threshold: float) -> Ratio | None:
 
 
 def _alike(needs: Iterable[Need]) -> bool:
-    """Whether lines are drawn over gaps that are equally wide, and all have both ends."""
+    """Whether lines are drawn over gaps that are equally wide and not too wide."""
     widths = [need.width for need in needs]
-    return max(widths) < math.inf and max(widths) / min(widths) < 1.01
+    return max(widths) <= WIDEST and max(widths) / min(widths) < 1.01
 
 
 def _bounds(slow: Sequence[Need], fast: Sequence[Need]) -> Ratio | None:

@@ -20,7 +20,7 @@ from openbook.training.config import RunConfig, TaskConfig
 from openbook.training.encode import Encoder
 from openbook.training.exam import condition
 from openbook.training.models import load_placed, window_of
-from openbook.training.run import EXAM_START, encoder_of, records_of, sources_of, task_source, told_date
+from openbook.training.run import EXAM_START, encoder_of, recorded_source, records_of, task_source, told_date
 from openbook.training.settings import validated
 
 SHOWN = Curriculum(candidates="needed", others=0.25)  # of the task, for a checkpoint that no run says more about
@@ -146,7 +146,7 @@ def open_subject(
             task = task.model_copy(update={"lengths": lengths})
         source = task_source(task, 2**31, EXAM_START)  # as many as a probe asks for
     else:
-        _, source = sources_of(config)
+        source = recorded_source(Path(path), config)
     model, tokenizer = load_placed(name, config.model.dtype)
     window = config.training.max_length or window_of(model)
     encoder = encoder_of(config, tokenizer, source, window, told_date(Path(path)) if is_run(path) else None)

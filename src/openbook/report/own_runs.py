@@ -308,18 +308,21 @@ def _exam(found: dict[str, Any], name: str, where: str) -> Section:
 
 
 def _audit(found: dict[str, Any], name: str, where: str) -> Section:
-    attacks = found["attacks"]
-    cells = [
-        [
-            ": ".join(str(a[key]) for key in ("name", "variant") if key in a),
-            str(a["arm"]),
-            f"{a['rate']:.2%}",
-            f"{a['low']:.2%} to {a['high']:.2%}",
-            _percent(a.get("chance")),
-            _percent(a.get("elimination")),
-        ]
-        for a in attacks
-    ]
+    cells = []
+    for a in found["attacks"]:
+        metric = a.get("metric", "rate")
+        told = _number if metric == "AUC" else _percent
+        cells.append(
+            [
+                ": ".join(str(a[key]) for key in ("name", "variant") if key in a),
+                {"rate": "recovered"}.get(metric, metric),
+                str(a["arm"]),
+                told(a["rate"]) + (" *" if a.get("caught") else ""),
+                f"{told(a['low'])} to {told(a['high'])}",
+                told(a.get("chance")),
+                told(a.get("elimination")),
+            ]
+        )
     return Section(
         name,
         f"Audit of {found.get('run', 'a run')}",
@@ -332,7 +335,7 @@ def _audit(found: dict[str, Any], name: str, where: str) -> Section:
             Table(
                 f"{name}-attacks",
                 "Attacks",
-                ["attack", "arm", "recovered", "95 % interval", "chance", "elimination"],
+                ["attack", "measure", "arm", "value, * caught", "95 % interval", "chance", "elimination"],
                 cells,
             )
         ],
@@ -340,4 +343,8 @@ def _audit(found: dict[str, Any], name: str, where: str) -> Section:
 
 
 def _percent(value: Any) -> str:
-    return f"{value:.2%}" if isinstance(value, int | float) else ""
+    return f"{value:.2%}" if isinstance(value, int | float) else "–"
+
+
+def _number(value: Any) -> str:
+    return f"{value:.3f}" if isinstance(value, int | float) else "–"

@@ -157,8 +157,12 @@ def carry_out(
     allow_changes: bool = False,
     bar: Bar = no_bar,
     say: Callable[[str], None] = lambda line: None,
+    today: str | None = None,
 ) -> dict[str, Any]:
-    """Train as configured and leave a run in `folder`; returns the result (the keys of `openbook learn --json`)."""
+    """Train as configured and leave a run in `folder`; returns the result (the keys of `openbook learn --json`).
+
+    `today` is the date that a chat template tells, if not that of now.
+    """
     if is_first():
         Run(folder).check_writable() if resume else Run(folder).check_free(force)
     if not resume:
@@ -173,7 +177,7 @@ def carry_out(
     freeze(model, config.training.freeze)
     check_window(model, config.training.max_length)
     window = config.training.max_length or window_of(model)
-    encoder = encoder_of(config, tokenizer, source, window, told_date(folder) if resume else None)
+    encoder = encoder_of(config, tokenizer, source, window, told_date(folder) if resume else today)
     same_bank = exam_source.bank is source.bank
     exam_encoder = encoder if same_bank else encoder_of(config, tokenizer, exam_source, window, encoder.today)
     fit = check_targets(source, encoder, config.curriculum, plan.size, bar)
@@ -290,7 +294,7 @@ def where_to_start(
     return found
 
 
-def _recorded(folder: Path, config: RunConfig) -> Source:
+def recorded_source(folder: Path, config: RunConfig) -> Source:
     """The records that a run is examined on, if they are still what they were."""
     path = config.exam.data or config.data
     assert path is not None
@@ -343,7 +347,7 @@ def reopen(
     elif config.task is not None:
         exam_source = task_source(config.task, samples or config.exam.samples, EXAM_START)
     else:
-        exam_source = _recorded(folder, config)
+        exam_source = recorded_source(folder, config)
     model, tokenizer = load_placed(str(folder), config.model.dtype)
     window = config.training.max_length or window_of(model)
     return config, model, encoder_of(config, tokenizer, exam_source, window, told_date(folder)), exam_source
