@@ -187,9 +187,9 @@ def _check_one(
     """
     if "trees hold" in subject.memo:
         return
+    different = {id(options): k for k, options in enumerate(candidates)}.values()
     k, n = max(
-        ((k, n) for k, options in enumerate(candidates) for n in range(len(options))),
-        key=lambda at: len(candidates[at[0]][at[1]]),
+        ((k, n) for k in different for n in range(len(candidates[k]))), key=lambda at: len(candidates[at[0]][at[1]])
     )
     ids = candidates[k][n]
     before = texts[places[k].row][: places[k].before]
