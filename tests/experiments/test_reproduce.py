@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from openbook.curriculum import curriculum_named
+from openbook.curriculum import PRESETS, curriculum_named
 from openbook.errors import InputError
 from openbook.experiments import EXPERIMENTS, five_levels, passes, rates, select
 from openbook.experiments.curricula import CURVES
@@ -147,17 +147,50 @@ def test_a_reader_that_is_none_is_refused(tmp_path: Path) -> None:
 
 def test_a_reader_that_cannot_read_is_not_used_however_often_one_asks(tmp_path: Path) -> None:
     """Its course has ended and its folder is whole, so only what its exam found speaks against it."""
-    made = Run.create(tmp_path / "student-3-4", {}, {})
+    models = Models(tmp_path)
+    told = models.reader_config("student-3-4").model_dump(mode="json")
+    made = Run.create(tmp_path / "student-3-4", told, {})
     made.finish({"capable": False, "accuracy": {"open_book": 0.4}})
-    job = ReaderJob("reader", "student-3-4", Models(tmp_path), reader_seconds("student-3-4"))
+    job = ReaderJob("reader", "student-3-4", models, reader_seconds("student-3-4"))
     assert finished(made.folder) and not job.done()
     made.finish({"capable": True, "accuracy": {"open_book": 1.0}})
     assert job.done()
 
 
+def test_what_was_made_with_settings_that_changed_since_is_refused_and_its_rows_are_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A spec names a config and a preset, and what these say changes with time."""
+    spec, models = five_levels.learned("anneal", 16_000), Models(tmp_path / "models")
+    made = Run.create(models.place(spec), models.config(spec).model_dump(mode="json"), {})
+    made.finish({})
+    reader = Run.create(models.folder / "student-5-8", models.reader_config("student-5-8").model_dump(mode="json"), {})
+    reader.finish({"capable": True})
+    assert models.taught(spec) and models.reads("student-5-8")
+    before = _row_paths(tmp_path)
+    monkeypatch.setitem(PRESETS, "patient", {**PRESETS["patient"], "lean": 3.0})
+    with pytest.raises(InputError, match=r"made with other settings .*curriculum.lean was 6.0, is 3.0"):
+        models.taught(spec)
+    monkeypatch.setattr("openbook.experiments.models._reader_settings", lambda shape: {"reading.ends": 0.125})
+    with pytest.raises(InputError, match=r"student-5-8 was made with other settings .*reading.ends was None, is 0.125"):
+        models.reads("student-5-8")
+    changed = _row_paths(tmp_path)
+    assert {name for name in before if before[name] != changed[name]} == {"anneal", "wrong-context", "no-icl"}
+
+
+def _row_paths(out: Path) -> dict[str, Path]:
+    """Where the rows of each curve of five levels are kept, of 16,000 examples and seed 0."""
+    return {
+        job.unit.config["curve"]: job.path
+        for job in plan(["five-levels"], "overnight", out).jobs
+        if isinstance(job, RowsJob) and (job.unit.config["samples"], job.unit.config["seed"]) == (16_000, 0)
+    }
+
+
 def test_five_levels_are_taught_as_their_table_says(tmp_path: Path) -> None:
     models = Models(tmp_path)
-    assert reader_flags("student-5-8") == ["--depth", "5", "--chars", "8", "--set", "reading.ends=0"]
+    assert reader_flags("student-5-8") == ["--depth", "5", "--chars", "8"]
+    assert reader_flags("student-5-10") == ["--depth", "5", "--chars", "10", "--set", "reading.ends=0"]
     assert reader_flags("writer-2-8") == ["--depth", "2", "--chars", "8", "--set", "task.text=pairs"]
     planned = five_levels.LARGER.configs("overnight")
     runs = Counter((unit.config["curve"], unit.config["samples"]) for unit in planned)
@@ -174,11 +207,11 @@ def test_five_levels_are_taught_as_their_table_says(tmp_path: Path) -> None:
     assert unread.training.freeze == [] and unread.task is not None and unread.task.chars == 10
 
 
-def test_five_levels_have_three_seeds_and_plain_fine_tuning_once_many_times_as_much(tmp_path: Path) -> None:
+def test_five_levels_have_three_seeds_and_plain_fine_tuning_many_times_as_much(tmp_path: Path) -> None:
     units = [unit.config for unit in five_levels.EXPERIMENT.configs("overnight")]
     runs = Counter((unit["curve"], unit["samples"]) for unit in units)
-    once = {("anneal", 12_000): 1, ("no-context", 120_000): 1, ("no-context", 240_000): 1}
-    assert runs == {**{(name, 16_000): 3 for name in CURVES}, ("anneal", 20_000): 3, **once}
+    thrice = {**{(name, 16_000): 3 for name in CURVES}, ("anneal", 20_000): 3, ("no-context", 320_000): 3}
+    assert runs == {**thrice, ("anneal", 12_000): 1}
     models = Models(tmp_path)
     assert len({models.place(unit["learned"][0]) for unit in units}) == len(units)
     told = {(u["curve"], u["samples"], u["seed"]): models.config(u["learned"][0]) for u in units}
@@ -189,8 +222,8 @@ def test_five_levels_have_three_seeds_and_plain_fine_tuning_once_many_times_as_m
     same = ("matrix_learning_rate", "decay", "warmup", "batch_size", "freeze")
     trained = told["anneal", 16_000, 0].training
     assert [getattr(trained, name) for name in same] == [getattr(as_shipped.training, name) for name in same]
-    for samples in (120_000, 240_000):
-        longer = told["no-context", samples, 0].training
+    for seed in range(3):
+        longer = told["no-context", 320_000, seed].training
         assert longer.freeze == [] and longer.matrix_learning_rate == 0.02
 
 
@@ -220,15 +253,11 @@ def test_fewer_examples_have_as_many_more_passes(tmp_path: Path) -> None:
     models = Models(tmp_path)
     *annealed, plain = [models.config(unit.config["learned"][0]) for unit in passes.EXPERIMENT.configs("overnight")]
     for config in annealed:
-        assert (config.samples or 0) * config.training.epochs == 32_000
-        assert config.curriculum == curriculum_named(
-            "patient",
-            drop="0@0,0.25@0.03,0.25@0.35,1@0.52,1@0.58,0.3@0.6,1@0.8",
-            spread="1@0,1@0.58,0.25@0.6",
-            lean=1,
-        )
-        assert "self_attn" in config.training.freeze and config.training.matrix_learning_rate == 0.012
-    assert [(config.samples, config.seed) for config in annealed][3:] == [(8000, 0), (8000, 1), (8000, 2)]
+        assert (config.samples or 0) * config.training.epochs == 16_000
+        assert config.curriculum == curriculum_named("patient")
+        assert "self_attn" in config.training.freeze and config.training.matrix_learning_rate == 0.036
+    told = [(config.samples, config.seed) for config in annealed]
+    assert told == [(500, 0), (1000, 0), (1000, 1), (1000, 2), (8000, 0)]
     assert (plain.samples, plain.training.epochs, plain.curriculum) == (8000, 20, curriculum_named("no-context"))
     assert plain.training.freeze == [] and plain.training.matrix_learning_rate == 0.02
 
