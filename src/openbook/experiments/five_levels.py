@@ -7,8 +7,7 @@ wrong one, has a schedule that hides rules of one phrasebook at a time first (`p
 others have, and once more 20 times as many samples with all weights free and Muon at 0.02, the best of five rates for
 its 8,000 samples on three levels.
 
-The same with alphabets of ten is an experiment of its own: a level then has 100 rules instead of 64. It still has what
-`student-deep` had before (`EARLIER`).
+The same with alphabets of ten is an experiment of its own: a level then has 100 rules instead of 64.
 """
 
 from __future__ import annotations
@@ -28,21 +27,12 @@ FEWER = 12_000
 AS_SHIPPED = 20_000  # of `student-deep`
 TWENTYFOLD = 20 * SAMPLES[8]
 RATE = "training.matrix_learning_rate"
-# As `student-deep` and `patient` were when the rows of alphabets of ten and of halves held out were made.
-EARLIER: dict[str, Any] = {RATE: 0.012, "training.decay": 0.12}
-EARLIER_PATIENT: dict[str, Any] = {
-    "curriculum": "patient",
-    "curriculum.drop": "0@0,0.25@0.03,0.25@0.35,1@0.52,1@0.58,0.3@0.6,1@0.8",
-    "curriculum.spread": "1@0,1@0.58,0@0.6,0@0.8,0.25@0.82",
-    "curriculum.lean": 1.0,
-}
-EARLIER_CHARS = 10
 TOLD: dict[str, dict[str, Any]] = {
-    "anneal": {},
-    "wrong-context": {"curriculum.wrong": True},
-    "no-icl": {"training.freeze": []},
+    "anneal": {"curriculum": "patient"},
+    "wrong-context": {"curriculum": "patient", "curriculum.wrong": True},
+    "no-icl": {"curriculum": "patient", "training.freeze": []},
 }
-# Fixed dropout does better at higher rates (`rates`); all others have that of `student-deep`, now or before.
+# Fixed dropout does better at higher rates (`rates`); all others have that of `student-deep`.
 OWN_RATE = {("fixed:0.2", 8): 0.096, ("fixed:0.2", 10): 0.024}
 ALL_WEIGHTS: dict[str, Any] = {"training.freeze": [], RATE: 0.02, "training.decay": 0.12}
 
@@ -62,16 +52,11 @@ def configs(scale: Scale, chars: int) -> list[Unit]:
     ]
 
 
-def learned(
-    name: str, samples: int, chars: int = 8, seed: int = 0, earlier: bool = False, **settings: Any
-) -> dict[str, Any]:
-    """The student of a curve; `earlier` with the settings that `student-deep` had before."""
-    earlier = earlier or chars == EARLIER_CHARS
+def learned(name: str, samples: int, chars: int = 8, seed: int = 0, **settings: Any) -> dict[str, Any]:
+    """The student of a curve."""
     curve = CURVES[name]
-    schedule = (EARLIER_PATIENT if earlier else {"curriculum": "patient"}) if name in TOLD else {}
     rate = {RATE: OWN_RATE[name, chars]} if (name, chars) in OWN_RATE else {}
-    told = {"curriculum": curve.curriculum, **schedule, **TOLD.get(name, {}), **(EARLIER if earlier else {})}
-    told = {**told, **rate, **settings}
+    told = {"curriculum": curve.curriculum, **TOLD.get(name, {}), **rate, **settings}
     curriculum = told.pop("curriculum")
     spec = taught(curriculum, samples, depth=DEPTH, chars=chars, seed=seed, reads=curve.reads, **told)
     return {**spec, "base": "student-deep"}

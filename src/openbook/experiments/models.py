@@ -94,16 +94,9 @@ def reader_flags(name: str) -> list[str]:
 
 
 def _reader_settings(shape: re.Match[str]) -> dict[str, Any]:
-    """What a reader is told beside depth and characters.
-
-    Those of alphabets of ten are made as they were for the rows in docs/results, before `reading.ends`.
-    """
-    told: dict[str, Any] = {}
-    if (text := _TEXTS[shape[1]]) != "composite":
-        told["task.text"] = text
-    if int(shape[3]) == 10:
-        told["reading.ends"] = 0
-    return told
+    """What a reader is told beside depth and characters."""
+    text = _TEXTS[shape[1]]
+    return {} if text == "composite" else {"task.text": text}
 
 
 @dataclass(frozen=True)

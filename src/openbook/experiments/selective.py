@@ -40,12 +40,12 @@ def configs(scale: Scale) -> list[Unit]:
 
 
 def deep_configs(scale: Scale) -> list[Unit]:
-    """The same on five levels, with the settings that `student-deep` had before."""
+    """The same on five levels."""
     if scale != "overnight":
         return []
-    samples = 24_000
+    samples = five_levels.AS_SHIPPED
     return [
-        _unit(level, samples, 0, five_levels.learned("anneal", samples, earlier=True, **{"task.held_out": level}))
+        _unit(level, samples, 0, five_levels.learned("anneal", samples, **{"task.held_out": level}))
         for level in range(1, five_levels.DEPTH + 1)
     ]
 
