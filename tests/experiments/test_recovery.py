@@ -7,8 +7,9 @@ from typing import Any
 
 from openbook.experiments.experiment import SCALES
 from openbook.experiments.figures import Table
-from openbook.experiments.models import Models, name_of, shipped_readers
+from openbook.experiments.models import Models, name_of
 from openbook.experiments.recovery import ARMS, EXPERIMENT, WRITER
+from openbook.training.shipped import shipped_readers
 
 SHARED = {"curve": "anneal", "samples": 3000, "depth": 2, "chars": 8, "verdict": "not recovered", "closed": 0.99}
 RATE = {"trained": 0.015, "before": 0.01, "without": 0.02, "decoy": 0.02, "positive": 0.94}
@@ -55,7 +56,7 @@ def test_a_leak_in_one_run_is_enough_to_refute_and_a_void_audit_says_nothing() -
 
 
 def test_readers_that_write_and_those_that_do_not_are_told_apart(tmp_path: Path) -> None:
-    names = [name_of(path) for path in shipped_readers()]
+    names = [name_of(path) for path in shipped_readers().values()]
     assert WRITER in names and "student-3-8" in names
     models = Models(tmp_path)
     assert models.reader_at_hand("student-2-8") is None

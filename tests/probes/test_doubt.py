@@ -12,18 +12,18 @@ import torch
 
 from openbook.cli import main
 from openbook.errors import InputError
-from openbook.experiments.models import shipped_readers
 from openbook.probes.doubt import DoubtMap, doubt_map, doubt_subject
 from openbook.probes.perturb import open_even
 from openbook.probes.subject import Subject
 from openbook.training.config import TaskConfig
+from openbook.training.shipped import shipped_readers
 
 TASK = TaskConfig(depth=3, chars=8, text="composite", codebook="fresh")
 
 
 @pytest.fixture(scope="module")
 def reader() -> Path:
-    return next(path for path in shipped_readers() if path.name == "student-3-8")
+    return shipped_readers()["student-3-8"]
 
 
 @pytest.fixture(scope="module")

@@ -10,14 +10,18 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file
 from tests.faults import in_a_child
 
 from openbook.cli import main
 from openbook.errors import InputError
+from openbook.records import Run
 from openbook.training.config import ReadingConfig, RunConfig
 from openbook.training.course import Course, Stage
+from openbook.training.exam import examine
 from openbook.training.prepare import carry_out_reading
 from openbook.training.reading import Lesson, accuracy, looped, passes, untied
+from openbook.training.run import reopen
 from openbook.training.settings import validated
 from openbook.training.student_words import student_config
 
@@ -146,6 +150,27 @@ def test_a_course_that_is_stopped_and_gone_on_with_leaves_the_same_run(
     assert said == ["going on from step 12"] and result["resumed_from"] == 12
     for name in ("metrics.jsonl", "model/model.safetensors"):
         assert (tmp_path / "broken" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_a_reader_kept_in_half_precision_is_the_one_that_was_examined(tmp_path: Path) -> None:
+    task = {"depth": 2, "chars": 3, "lengths": [4, 8], "codebook": "fresh", "text": "composite"}
+    size, states = {}, {}
+    for kept in ("float32", "float16"):
+        reading = {**SETTINGS.model_dump(), "most_steps": 5, "kept": kept}
+        carry_out_reading(
+            validated(RunConfig, {"task": task, "reading": reading, "exam": {"samples": 8}}), tmp_path / kept
+        )
+        weights = tmp_path / kept / "model" / "model.safetensors"
+        size[kept] = weights.stat().st_size
+        assert {value.dtype for value in load_file(weights).values()} == {getattr(torch, kept)}
+        config, model, encoder, source = reopen(tmp_path / kept)
+        assert model.dtype == torch.float32  # as it is trained on
+        rows = examine(model, encoder, source, config.curriculum, (0.0, 1.0), False, 8, config.seed)
+        assert [row.as_dict() for row in rows] == Run(tmp_path / kept).read("result.json")["exam"]
+        states[kept] = model.state_dict()
+    assert size["float16"] < 0.6 * size["float32"]
+    for name, value in states["float32"].items():
+        assert torch.equal(states["float16"][name], value.half().float())
 
 
 @pytest.mark.slow

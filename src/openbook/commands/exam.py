@@ -39,7 +39,7 @@ def exam(
     Parameters
     ----------
     run
-        Folder that `openbook learn` or `openbook prepare` left.
+        Folder that `openbook learn` or `openbook prepare` left, or a reader that comes with openbook.
     data
         JSONL file to examine on, instead of the run's own.
     samples

@@ -47,9 +47,9 @@ def learn(
 
         openbook learn --data facts.jsonl --epochs 60 --out runs/facts
 
-    The paper's task, from a model that can read the book:
+    The paper's task, from a model that can read the book (this one comes with openbook; see `openbook prepare`):
 
-        openbook learn --model runs/prepare --samples 4000 --curriculum anneal
+        openbook learn --model student-3-8 --samples 4000 --curriculum anneal
 
     Parameters
     ----------
@@ -58,7 +58,7 @@ def learn(
     data
         JSONL file with prompt, completion and privileged_context; without it, the task.
     model
-        Folder, run or Hugging Face name to start from; without it, a small Llama is made.
+        Folder, run, shipped reader or Hugging Face name to start from; without it, a small Llama is made.
     curriculum
         no-context, fixed:0.2, anneal, no-dropout, wrong-context or patient.
     samples

@@ -58,7 +58,7 @@ def reproduce(
     processes
         Units at the same time, each on one core; as many as there are cores by default.
     reader
-        A student of `openbook prepare` to start from, instead of the one that comes with the package.
+        A student of `openbook prepare` to start from, instead of the one that comes with openbook.
     again
         Measure the rows of these experiments anew; each takes the place of what is there. Models that were made are
         used again.

@@ -19,12 +19,12 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from openbook.errors import InputError
 from openbook.records import Run, differences, file_hash
+from openbook.training.shipped import shipped_readers
 
 if TYPE_CHECKING:
     from openbook.training.config import RunConfig, TaskConfig
@@ -108,7 +108,7 @@ class Models:
 
     def reader_at_hand(self, name: str) -> Path | None:
         """A reader that need not be made: the one given, or the one that comes with the package."""
-        at_hand = [*([self.given] if self.given is not None else []), *shipped_readers()]
+        at_hand = [*([self.given] if self.given is not None else []), *shipped_readers().values()]
         return next((path for path in at_hand if name_of(path) == name), None)
 
     def reader(self, name: str) -> Path:
@@ -251,9 +251,3 @@ def unmet_task(path: Path) -> TaskConfig | None:
 @functools.cache
 def _weights_hash(path: Path) -> str:
     return file_hash(path)[:10]
-
-
-def shipped_readers() -> list[Path]:
-    """Readers that come with the package."""
-    folder = Path(str(resources.files("openbook") / "checkpoints"))
-    return sorted(path for path in folder.iterdir() if path.is_dir()) if folder.is_dir() else []

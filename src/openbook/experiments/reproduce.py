@@ -22,6 +22,7 @@ from openbook.experiments.pool import Event
 from openbook.experiments.pool import carry_out as work
 from openbook.experiments.results import Found, collect, is_done, unit_name, unit_path, write_unit
 from openbook.records import Run
+from openbook.training.shipped import located
 
 
 @dataclass(frozen=True)
@@ -164,6 +165,7 @@ def plan(names: Sequence[str], scale: Scale, out: Path, reader: Path | None = No
         if not one.configs(scale):
             others = ", ".join(other for other in SCALES if one.configs(other))
             raise InputError(f"{one.name} has nothing at scale {scale} (it has at: {others})")
+    reader = None if reader is None else located(reader)
     models = Models(out / "models", reader)
     if reader is not None:
         from openbook.experiments.models import name_of

@@ -27,6 +27,7 @@ from openbook.records import Run
 from openbook.training.batches import Item, pad_id_of
 from openbook.training.config import RunConfig, TaskConfig
 from openbook.training.settings import validated
+from openbook.training.shipped import located
 
 RULES = 10  # changed in each example, as in the paper
 LARGE = 0.1  # of the largest change of a map: what the eye sees in the paper's figure
@@ -146,8 +147,8 @@ def perturb_map(
 def open_even(model: str | Path, length: int | None, task: TaskConfig | None, seed: int | None) -> Subject:
     """A subject with strings of one length, so that places of different examples can be averaged."""
     own = task
-    if own is None and is_run(model):
-        own = validated(RunConfig, Run(model).read("config.json")).task
+    if own is None and is_run(located(model)):
+        own = validated(RunConfig, Run(located(model)).read("config.json")).task
         if own is None:
             raise InputError(f"{model} is not about the translation task: this probe needs rules and their images")
     length = (own.lengths[1] if own else None) if length is None else length

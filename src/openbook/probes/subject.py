@@ -22,6 +22,7 @@ from openbook.training.exam import condition
 from openbook.training.models import load_placed, window_of
 from openbook.training.run import EXAM_START, encoder_of, recorded_source, records_of, task_source, told_date
 from openbook.training.settings import validated
+from openbook.training.shipped import located
 
 SHOWN = Curriculum(candidates="needed", others=0.25)  # of the task, for a checkpoint that no run says more about
 
@@ -124,7 +125,7 @@ def open_subject(
     """
     if data is not None and task is not None:
         raise InputError("both data and a task are given: probe on one of them")
-    name = str(path)
+    name, path = str(path), located(path)
     if is_run(path):
         run = Run(path)
         config = validated(RunConfig, run.read("config.json"))
@@ -134,7 +135,7 @@ def open_subject(
             task = config.task
     elif data is None and task is None:
         what = "is not the folder of a run" if Path(path).exists() else "is no folder here, or not one of a run"
-        raise InputError(f"{path} {what}, so say what to probe it on: data, or a task")
+        raise InputError(f"{name} {what}, so say what to probe it on: data, or a task")
     else:
         shown = {"curriculum": SHOWN} if task is not None else {"curriculum": Curriculum(order="given")}
         config = RunConfig(**({"task": task} if task is not None else {"data": data}), **shown)

@@ -13,6 +13,7 @@ from openbook.curriculum import PRESETS, Curriculum, curriculum_named, preset
 from openbook.errors import InputError
 from openbook.task.formats import STUDENT_TEXTS
 from openbook.task.text import THINK
+from openbook.training.shipped import located
 
 
 class Strict(BaseModel):
@@ -136,6 +137,9 @@ class ReadingConfig(Strict):
         None, ge=0, description="weight of a string's last bigram beside the mean of all; 0.5 from four levels on, or 0"
     )
     lag: bool = Field(True, description="each level stands half a bigram to the right of the one before")
+    kept: Literal["float32", "float16"] = Field(
+        "float32", description="how the finished reader is kept; float16 takes half the space, and is what is examined"
+    )
 
     @model_validator(mode="after")
     def _can_end(self) -> ReadingConfig:
@@ -195,7 +199,7 @@ _STUDENT: dict[str, Any] = {
 
 def student_at(path: Path) -> dict[str, Any] | None:
     """The task that a student's vocabulary is made for; None if there is no student."""
-    for folder in (path / "model", path):
+    for folder in (located(path) / "model", located(path)):
         with contextlib.suppress(OSError, ValueError):
             shape = json.loads((folder / "config.json").read_text(encoding="utf-8"))
             if shape.get("model_type") == "openbook_student":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,6 +14,7 @@ from openbook.errors import InputError
 from openbook.task.formats import CompactFormat, CompositeFormat, PairsFormat
 from openbook.task.text import THINK
 from openbook.training.config import ModelConfig, ReadingConfig
+from openbook.training.shipped import located, shipped_readers
 from openbook.training.student import StudentForCausalLM  # known to transformers now
 from openbook.training.student_words import StudentConfig, student_config
 
@@ -90,8 +90,8 @@ def load_tokenizer(path: str, think: str | None = None, local: bool = False) -> 
 
 
 def model_folder(path: str) -> str:
-    """The model inside a run's folder; any other path or name as it is."""
-    folder = Path(path)
+    """The model inside the folder of a run or of a shipped reader; any other path or name as it is."""
+    folder = located(path)
     if (folder / "model" / "config.json").exists():
         return str(folder / "model")
     if folder.is_dir() and not (folder / "config.json").exists():
@@ -103,7 +103,8 @@ def model_folder(path: str) -> str:
 
 def _cannot_load(path: str, error: Exception) -> InputError:
     first = next(iter(str(error).strip().splitlines()), type(error).__name__)
-    return InputError(f"cannot load the model '{path}': {first}")
+    ours = "" if "/" in path else f" (readers that come with openbook: {', '.join(shipped_readers())})"
+    return InputError(f"cannot load the model '{path}': {first}{ours}")
 
 
 def with_thinking_token(model: Any, tokenizer: Any, think: str, seed: int) -> None:

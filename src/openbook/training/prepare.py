@@ -7,6 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from openbook.console import Bar, no_bar
 from openbook.errors import InputError, StoppedError
 from openbook.records import Run
@@ -100,7 +102,7 @@ def carry_out_reading(
         seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - busy
         model, tokenizer = lesson.reader(), lesson.course.tokenizer
         accuracy = vars(accuracy_of(rows))
-        run.save_model(model, tokenizer)
+        run.save_model(model.to(getattr(torch, config.reading.kept)), tokenizer)
         result = {
             "steps": lesson.step,
             "samples": lesson.samples,

@@ -210,8 +210,9 @@ class Lesson:
         self.ending, self.recent = 0, []
 
     def reader(self) -> StudentForCausalLM:
-        """The student as it is now, with layers of its own."""
-        return untied(self.model, self.settings.spare)
+        """The student as it is now, with layers of its own and weights as they are kept."""
+        apart = untied(self.model, self.settings.spare)
+        return apart.to(getattr(torch, self.settings.kept)).float()
 
 
 def _cross_entropy(logits: list[Tensor], wanted: Tensor) -> Tensor:

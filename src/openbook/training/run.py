@@ -29,6 +29,7 @@ from openbook.training.models import check_window, freeze, load_or_make, load_pl
 from openbook.training.processes import Onlooker, check_world_size, is_first, wait_for_all
 from openbook.training.resume import ResumableTrainer, stopping_at_signals
 from openbook.training.settings import validated
+from openbook.training.shipped import located
 from openbook.training.train import Reporter, optimizer_of, training_arguments
 
 TASK_SAMPLES = 10_000  # of the task, if nothing else is said
@@ -324,6 +325,7 @@ def reopen(
 
     It may have other data, or the task other lengths or another codebook.
     """
+    folder = located(folder)
     run = Run(folder)
     settings = run.read("config.json")
     if isinstance(settings, dict) and "architectures" in settings:

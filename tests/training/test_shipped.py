@@ -1,0 +1,54 @@
+"""Readers of the package are called by their names, unless a folder here has that name."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from openbook.cli import main
+from openbook.errors import InputError
+from openbook.training.config import RunConfig, student_at
+from openbook.training.models import load, model_folder
+from openbook.training.settings import configured
+from openbook.training.shipped import located, shipped_readers
+
+
+def test_a_name_is_a_folder_of_the_package_and_a_folder_here_comes_first(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert set(shipped_readers()) >= {"student-3-8", "student-5-8", "writer-2-8"}
+    assert located("student-3-8") == shipped_readers()["student-3-8"]
+    assert located("student-3-9") == Path("student-3-9") and located("org/student-3-8") == Path("org/student-3-8")
+    Path("student-3-8").mkdir()
+    assert located("student-3-8") == Path("student-3-8")
+    with pytest.raises(InputError, match="no model there"):
+        model_folder("student-3-8")
+
+
+def test_every_shipped_reader_is_what_its_name_says() -> None:
+    for name in shipped_readers():
+        kind, depth, chars = name.split("-")
+        shape = student_at(Path(name))
+        assert shape is not None and (shape["depth"], shape["chars"]) == (int(depth), int(chars))
+        assert shape["text"] == {"student": "composite", "writer": "pairs"}[kind]
+        task = configured(RunConfig, None, [], {"model.path": name}).task
+        assert task is not None and (task.depth, task.chars) == (int(depth), int(chars))
+
+
+def test_a_name_that_is_none_is_told_which_there_are() -> None:
+    with pytest.raises(InputError, match=r"cannot load the model 'student-3-9'.*come with openbook: student-3-8, "):
+        load("student-3-9")
+
+
+def test_learning_and_looking_start_from_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any) -> None:
+    """And the record has the name, which means the same on another machine."""
+    monkeypatch.chdir(tmp_path)
+    assert main(["learn", "--model", "student-3-8", "--samples", "16", "--out", "run", "--json"]) == 0
+    assert '"path": "student-3-8"' in Path("run/config.json").read_text()
+    assert main(["exam", "student-3-8", "--samples", "8", "--open", "1"]) == 0
+    assert main(["probe", "doubt", "student-3-8", "--samples", "4"]) == 0
+    assert main(["reproduce", "stitching", "--scale", "laptop", "--reader", "student-3-8", "--dry-run"]) == 0
+    assert "student-3-8" in capsys.readouterr().out
