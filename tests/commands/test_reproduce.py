@@ -14,7 +14,10 @@ from typing import Any
 import pytest
 
 from openbook.cli import main
+from openbook.experiments import select
+from openbook.experiments.figures import Chart
 from openbook.records import Run
+from openbook.report.svg import file_svg
 
 EXECUTABLE = [sys.executable, "-m", "openbook.cli"]
 CHEAP = ("reproduce", "translation", "surrogate-dynamics", "--scale", "smoke")
@@ -57,6 +60,34 @@ def test_readable_output_ends_with_the_claims_and_the_page(tmp_path: Path, capsy
     assert "2 hold, 0 do not" in text and str(tmp_path / "index.html") in text.replace("\n", "")
 
 
+def test_finished_experiments_are_published_and_others_named(
+    told: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = tmp_path / "shown"
+    found, _ = told(*CHEAP, "--out", tmp_path / "out", "--processes", 1, "--publish", shown)
+    assert found["published"] == sorted(map(str, shown.iterdir()), key=found["published"].index)
+    assert {path.name for path in shown.iterdir()} == {
+        "translation.json",
+        "surrogate-dynamics.json",
+        "surrogate-dynamics.svg",
+    }
+    stored = json.loads((shown / "surrogate-dynamics.json").read_text())
+    assert stored["command"] == "openbook reproduce surrogate-dynamics --scale smoke"
+    rows = sorted((tmp_path / "out" / "rows" / "surrogate-dynamics").glob("*.json"))
+    assert sorted(map(str, stored["units"])) == sorted(str(json.loads(path.read_text())) for path in rows)
+    (experiment,) = select(["surrogate-dynamics"])
+    (chart,) = (
+        c for c in experiment.draw([r for u in stored["units"] for r in u["rows"]]) if c.name == experiment.name
+    )
+    assert isinstance(chart, Chart) and (shown / "surrogate-dynamics.svg").read_text() == file_svg(chart)
+    monkeypatch.setattr("openbook.commands.reproduce._carry_out", lambda *_: {})  # as if nothing could be done
+    rows[0].unlink()
+    before = (shown / "surrogate-dynamics.json").read_bytes()
+    main([*CHEAP, "--out", str(tmp_path / "out"), "--publish", str(shown)])
+    assert "not published, since units are missing: surrogate-dynamics" in capsys.readouterr().out
+    assert (shown / "surrogate-dynamics.json").read_bytes() == before
+
+
 def test_the_list_says_what_there_is(told: Any, tmp_path: Path) -> None:
     listed, _ = told("reproduce", "--list", "--scale", "laptop", "--out", tmp_path)
     assert [row["name"] for row in listed["experiments"]][:3] == [
@@ -87,6 +118,7 @@ def test_a_dry_run_of_the_papers_scale_checks_every_config(told: Any, tmp_path: 
         (["nonsense"], "there is no experiment 'nonsense'"),
         (["gap", "--processes", "0"], "--processes is 0"),
         (["gap", "--out", "file"], "file is a file"),
+        (["gap", "--publish", "file"], "file is a file: name a folder with --publish"),
         (["gap", "--reader", "."], "not a student"),
         (["--scale", "huge"], "--scale"),
         (["sample-efficiency", "--scale", "paper"], "there is no GPU"),

@@ -36,6 +36,7 @@ def reproduce(
     again: bool = False,
     list_: Annotated[bool, Parameter(name="--list")] = False,
     dry_run: bool = False,
+    publish: Path | None = None,
     open_page: Annotated[bool, Parameter(name="--open")] = False,
     json: bool = False,
 ) -> int:
@@ -66,6 +67,9 @@ def reproduce(
         Name the experiments, with their units, times and state at this scale, and stop.
     dry_run
         Say what would be done, check every config, and stop.
+    publish
+        Also write each finished experiment into this folder: its rows with the command as NAME.json, its chart as
+        NAME.svg.
     open_page
         Open the page in a browser at the end.
     json
@@ -76,8 +80,9 @@ def reproduce(
     if processes is not None and processes < 1:
         raise InputError(f"--processes is {processes}: use at least 1")
     folder = out_folder or Path("results") / scale
-    if folder.exists() and not folder.is_dir():
-        raise InputError(f"{folder} is a file: name a folder with --out")
+    for name, path in (("--out", folder), ("--publish", publish)):
+        if path is not None and path.exists() and not path.is_dir():
+            raise InputError(f"{path} is a file: name a folder with {name}")
     planned = plan(names, scale, folder, reader)
     if list_:
         return _list(planned, json)
@@ -89,18 +94,25 @@ def reproduce(
     started = time.perf_counter()
     failed = _carry_out(missing, processes or cores(), folder)
     claims = planned.claims()
-    from openbook.report.reproduction import write_page
+    from openbook.report import reproduction
 
-    page = write_page(with_neighbours(planned), failed)
+    page = reproduction.write_page(with_neighbours(planned), failed)
+    published = reproduction.publish(planned, publish) if publish is not None else []
     seconds = time.perf_counter() - started
     if json:
-        emit_json(_summary(planned, claims, failed, page, seconds, len(missing)))
+        summary = _summary(planned, claims, failed, page, seconds, len(missing))
+        emit_json({**summary, "published": [str(path) for path in published]})
     else:
         _show_claims(claims)
         for key, why in failed.items():
             log = escape(f"{key}: {why} (more in {folder / 'workers.log'})")
             out.print(f"[red]failed[/] {log}", soft_wrap=True)
         out.print(f"{len(planned.jobs) - len(missing)} jobs were done before, {len(missing)} now, {seconds:.0f} s")
+        for path in published:
+            out.print(f"published: {path}", soft_wrap=True, markup=False)
+        partial = [one.name for one in planned.experiments if not planned.complete(one)]
+        if publish is not None and partial:
+            out.print(f"not published, since units are missing: {', '.join(partial)}", soft_wrap=True, markup=False)
         out.print(f"the page: {page.absolute()}", soft_wrap=True, markup=False)
     if open_page:
         _open(page)

@@ -119,6 +119,14 @@ class Models:
         at_hand = self.reader_at_hand(name) if name else None
         return "" if name is None else (name if at_hand is None else _weights_hash(weights_of(at_hand)))
 
+    def made_by(self, name: str) -> str:
+        """The command of a reader, as far as it is known, and its weights."""
+        path, weights = self.reader(name), self.identity(name)
+        run = Run(path)
+        if not run.finished or _changes(run, self.reader_config(name)):
+            return f"its weights are {weights}"
+        return f"openbook prepare {' '.join(reader_flags(name))} (its weights are {weights})"
+
     def place(self, spec: dict[str, Any]) -> Path:
         """The folder of a taught model."""
         return self.folder / f"{label(spec)}-{short_hash([spec, self.identity(spec['reader'])])}"
@@ -187,19 +195,24 @@ def _begun(folder: Path) -> bool:
 
 def _made(folder: Path, asked: RunConfig) -> bool:
     """Whether a run is finished. One that was told something else is refused: it would be taken for what is asked."""
-    from openbook.training.config import RunConfig
-    from openbook.training.settings import validated
-
     if not finished(folder):
         return False
-    found = validated(RunConfig, Run(folder).read("config.json"))
-    moved = asked.model_copy(update={"model": asked.model.model_copy(update={"path": found.model.path})})
-    if changes := differences(found.model_dump(mode="json"), moved.model_dump(mode="json")):
+    if changes := _changes(Run(folder), asked):
         raise InputError(
             f"{folder} was made with other settings than it would be now: {'; '.join(changes[:4])}. Name another "
             "folder with --out, or remove it"
         )
     return True
+
+
+def _changes(run: Run, asked: RunConfig) -> list[str]:
+    """Where the settings of a run are not those that are asked for, but for where its model lies."""
+    from openbook.training.config import RunConfig
+    from openbook.training.settings import validated
+
+    found = validated(RunConfig, run.read("config.json"))
+    moved = asked.model_copy(update={"model": asked.model.model_copy(update={"path": found.model.path})})
+    return differences(found.model_dump(mode="json"), moved.model_dump(mode="json"))
 
 
 def finished(folder: Path) -> bool:

@@ -9,11 +9,14 @@ from typing import Any
 from markupsafe import Markup
 
 from openbook.experiments.experiment import Experiment
-from openbook.experiments.figures import Table
+from openbook.experiments.figures import Chart, Table
+from openbook.experiments.models import name_of
 from openbook.experiments.reproduce import Plan, claims_of
 from openbook.experiments.results import Found
+from openbook.records import write_json, written_aside
 from openbook.report.page import Page, Section, commands, paragraphs, write
 from openbook.report.stepping import steps_of
+from openbook.report.svg import file_svg
 
 TITLE = "Context-enhanced learning, reproduced"
 TAGLINE = "Study with the book open, sit the exam with the book closed."
@@ -51,6 +54,34 @@ def write_page(plan: Plan, failed: dict[str, str] | None = None) -> Path:
         claims=claims,
     )
     return write(page, plan.out / "index.html")
+
+
+def publish(plan: Plan, folder: Path) -> list[Path]:
+    """Finished experiments as files to show elsewhere: rows and what made them as NAME.json, the chart as NAME.svg."""
+    written = []
+    for experiment in plan.experiments:
+        found = plan.found(experiment)
+        if not plan.complete(experiment):
+            continue
+        units = [{key: value for key, value in unit.items() if key not in ("file", "sha256")} for unit in found.units]
+        folder.mkdir(parents=True, exist_ok=True)
+        written.append(folder / f"{experiment.name}.json")
+        write_json(written[-1], {"command": _made_by(plan, experiment), "units": units})
+        for chart in experiment.draw(found.rows):
+            if isinstance(chart, Chart) and chart.name == experiment.name:
+                written.append(folder / f"{experiment.name}.svg")
+                with written_aside(written[-1]) as aside:
+                    aside.write_text(file_svg(chart), encoding="utf-8")
+    return written
+
+
+def _made_by(plan: Plan, experiment: Experiment) -> str:
+    """The command that makes the rows of an experiment; a reader that was given is named by what made it."""
+    command = f"openbook reproduce {experiment.name} --scale {plan.scale}"
+    given, names = plan.models.given, {name for unit in experiment.configs(plan.scale) for name in unit.readers}
+    if given is None or (name := name_of(given)) not in names:
+        return command
+    return f"{command} --reader READER; READER: {plan.models.made_by(name)}"
 
 
 def _lead(plan: Plan) -> Markup:
