@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tests.experiments import rows as made
 
-from openbook.experiments import EXPERIMENTS, rates, select
+from openbook.experiments import EXPERIMENTS, select
 
 CHANCE = {1000: 0.125, 2000: 0.125, 4000: 0.125}
 # experiment, rows in which its claims hold, then rows with the control's in their place and words of the claim to fail
@@ -37,18 +37,16 @@ WORLDS: list[tuple[str, list[dict[str, Any]], list[tuple[list[dict[str, Any]], s
         )
         for name in ("five-levels", "five-levels-ten")
     ),
-    (
-        "five-levels-rates",
-        made.rates(),
-        [
-            (made.rates(no_context={0.006: 0.8, 0.012: 0.125}), "over plain fine-tuning"),  # one rate is enough
-            (made.rates(no_icl={0.012: 0.125, 0.024: 0.9}), "ICL capability"),
-        ],
-    ),
-    (
-        "five-levels-ten-rates",
-        [row for row in made.rates() if row["curve"] in rates.SEARCHED[10]],  # of the others nothing is claimed
-        [(made.rates(no_context={0.006: 0.8, 0.012: 0.125}), "over plain fine-tuning")],
+    *(
+        (
+            name,
+            made.rates(),
+            [
+                (made.rates(no_context={0.006: 0.8, 0.012: 0.125}), "over plain fine-tuning"),  # one rate is enough
+                (made.rates(no_icl={0.012: 0.125, 0.024: 0.9}), "ICL capability"),
+            ],
+        )
+        for name in ("five-levels-rates", "five-levels-ten-rates")
     ),
     (
         "five-levels-passes",
