@@ -51,7 +51,7 @@ from openbook.training.train import ContextEnhancedTrainer, training_arguments
 STEP, MICRO, STEPS, ROUNDS = 16, 4, 4, 3
 VOCABULARY = 128_256  # Llama 3's
 GOALS = {"tokens/s": 1.3, "step": 1 / 1.1, "memory": 1 / 0.4}
-TRL_MISSING = "TRL is not installed: pip install 'openbook[bench]'"
+TRL_MISSING = "TRL is not installed: .venv/bin/pip install -c constraints.txt -e '.[bench]'"
 PROMPT_KINDS = set(Kind) - COMPLETION_KINDS
 
 

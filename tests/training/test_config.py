@@ -12,7 +12,7 @@ from openbook.curriculum import curriculum_named
 from openbook.errors import InputError
 from openbook.schedule import Schedule
 from openbook.training.config import STAGE_ONE, RunConfig
-from openbook.training.settings import configured, read_yaml, shipped, validated
+from openbook.training.settings import _places, configured, listed, read_yaml, shipped, validated
 
 
 def read(tmp_path: Path, text: str | bytes, *settings: str, **flags: Any) -> RunConfig:
@@ -247,3 +247,21 @@ def test_a_student_is_not_taught_a_task_that_it_has_no_words_for() -> None:
 def test_what_was_made_from_nothing_has_nothing_to_keep() -> None:
     with pytest.raises(InputError, match="made from nothing"):
         configured(RunConfig, "student-deep", [], {}).check_start()
+
+
+def test_every_setting_is_listed_with_its_default_and_what_it_means() -> None:
+    found = {one["key"]: one for one in listed(RunConfig)}
+    assert {key for key, one in found.items() if not one["meaning"]} == set()
+    groups = {"model", "model.lora", "task", "curriculum", "training", "reading", "exam"}
+    assert set(found) == set(_places(RunConfig)) - groups
+    plain = configured(RunConfig, None, [], {}).model_dump(mode="json")
+    for key, one in found.items():
+        group, _, name = key.rpartition(".")
+        if group in ("curriculum", "model", "exam", ""):  # the others depend on where examples come from
+            assert (plain[group] if group else plain)[name] == one["default"], key
+    for key in ("training.epochs", "training.schedule", "curriculum.drop", "task.lengths", "reading.kept"):
+        value = found[key]["default"]
+        student = ["task.text=composite"] if key.startswith("reading") else []
+        setting = f"{key}={list(value) if isinstance(value, tuple) else value}"
+        configured(RunConfig, None, [*student, setting], {})  # what is listed can be set
+    assert found["training.optimizer"]["words"] == ["adamw", "muon"]

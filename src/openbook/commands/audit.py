@@ -118,7 +118,7 @@ def plant(
     Writes the data with the canaries in its books, and beside it a list with the codes that a coin left out.
 
         openbook audit plant facts.jsonl --out planted.jsonl
-        openbook learn --data planted.jsonl --out runs/planted
+        openbook learn --data planted.jsonl --epochs 40 --out runs/planted
         openbook audit runs/planted --canaries planted.canaries.json --arms
 
     Parameters

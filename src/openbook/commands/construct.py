@@ -228,7 +228,7 @@ def efficiency(
 
     Example: `openbook construct efficiency --chart efficiency.png`
 
-    In two minutes: `openbook construct efficiency --chars 8 --samples 1000 3000 10000 --seeds 1`
+    In a minute: `openbook construct efficiency --chars 8 --samples 1000 3000 10000 --seeds 1`
 
     Parameters
     ----------

@@ -36,6 +36,7 @@ def learn(
     allow_changes: bool = False,
     force: bool = False,
     dry_run: bool = False,
+    settings: Annotated[bool, Parameter(negative="")] = False,
     json: bool = False,
 ) -> int:
     """Teach a model with the book open, closing it as training goes on.
@@ -56,13 +57,13 @@ def learn(
     config
         YAML file, or the name of a shipped config; flags and --set go over it.
     data
-        JSONL file with prompt, completion and privileged_context; without it, the task.
+        JSONL file (or saved Hugging Face dataset) with prompt, completion and privileged_context; without it, the task.
     model
         Folder, run, shipped reader or Hugging Face name to start from; without it, a small Llama is made.
     curriculum
         no-context, fixed:0.2, anneal, no-dropout, wrong-context or patient.
     samples
-        Examples to train on.
+        Examples to train on; all of the data, or 10,000 of the task, by default.
     epochs
         Times every example is seen.
     learning_rate
@@ -76,7 +77,7 @@ def learn(
     out_folder
         Folder of the run.
     set_
-        Any other setting as key=value, for instance --set training.batch_size=32.
+        Any other setting as key=value, for instance --set training.batch_size=32; --settings lists them.
     skip_bad
         Leave out records that cannot be read, and count them.
     resume
@@ -87,9 +88,13 @@ def learn(
         Replace an earlier run in the folder.
     dry_run
         Print the plan (steps, tokens, parameters, memory) and stop.
+    settings
+        List all settings with their defaults, for --set and config files, and stop.
     json
         One JSON object on standard output.
     """
+    if settings:
+        return _list_settings(json)
     flags: dict[str, Any] = {
         "data": data,
         "model.path": model,
@@ -183,6 +188,24 @@ def prepare(
 
     stage = STAGE_ONE[method]
     return _run(config, set_, flags, stage, out_folder, Going(force, resume, allow_changes), dry_run, json)
+
+
+def _list_settings(json: bool) -> int:
+    from json import dumps
+
+    from openbook.training.config import RunConfig
+    from openbook.training.settings import listed
+
+    found = listed(RunConfig)
+    if json:
+        emit_json({"settings": found})
+        return 0
+    table = Table("setting", "default", "meaning", box=None, header_style="bold", pad_edge=False)
+    for one in found:
+        default = one["default"] if isinstance(one["default"], str) else dumps(one["default"]).replace("null", "")
+        table.add_row(one["key"], default, "; ".join(filter(None, [", ".join(one["words"]), one["meaning"]])))
+    out.print(table)
+    return 0
 
 
 def _method_of(folder: Path, asked: str | None) -> Literal["reading", "chain-of-thought"]:

@@ -48,7 +48,7 @@ def mask(
     data
         JSONL file; without it, the task.
     model
-        Folder, run or Hugging Face name whose tokenizer is used; without it, one is made.
+        Folder, run, shipped reader or Hugging Face name whose tokenizer is used; without it, one is made.
     config
         YAML file or shipped config.
     curriculum

@@ -51,7 +51,7 @@ def stitch(
     Parameters
     ----------
     reader
-        The ICL-capable model: a run's folder or any checkpoint.
+        The ICL-capable model: a run's folder, a reader that comes with openbook, or any checkpoint.
     trained
         Models trained from it, one or several; the examples come from their runs.
     samples
@@ -220,7 +220,7 @@ def perturb(
     Parameters
     ----------
     model
-        A run's folder or any checkpoint.
+        A run's folder, a reader that comes with openbook, or any checkpoint.
     rules
         How many used rules to change in each example, or all; 10 by default, 3 with --known.
     samples
@@ -317,7 +317,7 @@ def intermediate(
     Parameters
     ----------
     model
-        A run's folder or any checkpoint.
+        A run's folder, a reader that comes with openbook, or any checkpoint.
     samples
         Examples; half of them are fitted, half judged.
     open_
@@ -387,7 +387,7 @@ def doubt(
 
     With some of the rules of one level missing: how often the gradient of the answer's loss points to the right
     character at a place whose rule is missing, and how much the student doubts there (entropy; ln n is all it can).
-    At the last level it always does, since there the answer itself is what is missing.
+    At the last level it nearly always does, since there the answer itself is what is missing.
     An open-book exam does not see the difference, but what is learned with the book closing starts from here.
 
         openbook probe doubt runs/reader

@@ -23,8 +23,8 @@ class Strict(BaseModel):
 class TaskConfig(Strict):
     """The task MLT(depth, chars) as the source of examples."""
 
-    depth: int = Field(3, ge=1)
-    chars: int = Field(8, ge=2, le=255)
+    depth: int = Field(3, ge=1, description="levels")
+    chars: int = Field(8, ge=2, le=255, description="characters in each alphabet")
     lengths: tuple[int, int] = Field((20, 40), description="shortest and longest string, both even")
     codebook: int | str = Field(
         0, description="seed of the codebook (the run's own, if not given), a file, or 'fresh' for a new one each time"
@@ -40,24 +40,26 @@ class TaskConfig(Strict):
 class LoraConfig(Strict):
     """Low-rank adapters instead of all weights (needs `pip install openbook[peft]`)."""
 
-    rank: int = Field(16, ge=1)
-    alpha: int = Field(32, ge=1)
-    dropout: float = Field(0.0, ge=0, lt=1)
-    targets: list[str] | Literal["all-linear"] = "all-linear"
+    rank: int = Field(16, ge=1, description="of the adapters; naming any of this group trains adapters alone")
+    alpha: int = Field(32, ge=1, description="adapters are scaled by alpha / rank")
+    dropout: float = Field(0.0, ge=0, lt=1, description="of what goes into an adapter")
+    targets: list[str] | Literal["all-linear"] = Field("all-linear", description="modules that get one, by name")
 
 
 class ModelConfig(Strict):
     """A model to start from, or the shape of one to make."""
 
-    path: str | None = Field(None, description="a folder, a run, or a Hugging Face name; none makes a small Llama")
-    hidden_size: int = Field(128, ge=8)
-    layers: int = Field(4, ge=1)
-    heads: int = Field(4, ge=1)
-    key_value_heads: int | None = Field(None, ge=1)
+    path: str | None = Field(
+        None, description="a folder, a run, a shipped reader or a Hugging Face name; none makes a small Llama"
+    )
+    hidden_size: int = Field(128, ge=8, description="width of the small Llama")
+    layers: int = Field(4, ge=1, description="its layers")
+    heads: int = Field(4, ge=1, description="its attention heads")
+    key_value_heads: int | None = Field(None, ge=1, description="fewer heads for keys and values")
     intermediate_size: int | None = Field(None, ge=1, description="width of the MLPs; twice hidden_size if not given")
     vocabulary: int | None = Field(None, ge=2, description="size of the vocabulary, where the tokenizer is not at hand")
-    tie_embeddings: bool = False
-    dtype: Literal["float32", "bfloat16", "auto"] = "float32"
+    tie_embeddings: bool = Field(False, description="one matrix for embedding and head")
+    dtype: Literal["float32", "bfloat16", "auto"] = Field("float32", description="of the weights, as they are loaded")
     lora: LoraConfig | None = None
 
     @model_validator(mode="after")
@@ -74,12 +76,16 @@ class TrainingConfig(Strict):
 
     batch_size: int | None = Field(None, ge=1, description="examples in an optimiser step; 64, or 8 for own data")
     micro_batch_size: int = Field(16, ge=1, description="examples in one forward pass")
-    epochs: int = Field(1, ge=1)
+    epochs: int = Field(1, ge=1, description="times every example is seen")
     learning_rate: float | None = Field(None, gt=0, description="peak; 1e-3 from scratch, 1e-4 otherwise")
-    betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = (0.9, 0.95)
-    weight_decay: float = Field(0.0, ge=0)
+    betas: tuple[Annotated[float, Field(ge=0, lt=1)], Annotated[float, Field(ge=0, lt=1)]] = Field(
+        (0.9, 0.95), description="of AdamW"
+    )
+    weight_decay: float = Field(0.0, ge=0, description="of AdamW, and of Muon's matrices")
     warmup: float = Field(0.06, ge=0, lt=1, description="share of the steps in which the rate rises to its peak")
-    schedule: Literal["cosine", "linear", "constant", "constant_with_warmup", "warmup_stable_decay"] = "cosine"
+    schedule: Literal["cosine", "linear", "constant", "constant_with_warmup", "warmup_stable_decay"] = Field(
+        "cosine", description="of the learning rate"
+    )
     decay: float = Field(0.2, gt=0, le=1, description="share of the steps at the end in which a stable rate decays")
     optimizer: Literal["adamw", "muon"] = Field("adamw", description="muon: for matrices, with AdamW for the rest")
     matrix_learning_rate: float = Field(0.02, gt=0, description="Muon's peak learning rate")
@@ -89,14 +95,14 @@ class TrainingConfig(Strict):
     freeze: list[str] = Field(
         default_factory=list, description="weights that stay as they are, by parts of their names"
     )
-    max_grad_norm: float = Field(1.0, gt=0)
+    max_grad_norm: float = Field(1.0, gt=0, description="gradients longer than this are shortened to it")
     max_length: int | None = Field(None, ge=2, description="tokens of the window; the model's own if not given")
     shuffle: bool | None = Field(None, description="a new order each epoch; on for data, off for the task")
-    workers: int = Field(0, ge=0)
-    bf16: bool = False
-    gradient_checkpointing: bool = False
+    workers: int = Field(0, ge=0, description="processes that make batches; 0: none beside the training itself")
+    bf16: bool = Field(False, description="compute in bfloat16 where it is safe")
+    gradient_checkpointing: bool = Field(False, description="less memory for more time")
     report_to: list[str] = Field(default_factory=list, description="trackers, as in transformers: wandb, tensorboard")
-    log_every: int = Field(10, ge=1)
+    log_every: int = Field(10, ge=1, description="steps between lines of metrics.jsonl")
     checkpoint_every: int | None = Field(None, ge=0, description="steps between checkpoints; ten a run if not given")
     keep_checkpoints: bool = Field(False, description="leave the last checkpoints in the folder of a finished run")
 
@@ -114,25 +120,25 @@ class TrainingConfig(Strict):
 class ReadingConfig(Strict):
     """The course in which a student learns to read; the defaults serve all sizes that were tried."""
 
-    batch_size: int = Field(64, ge=4)
-    matrix_lr: float = Field(0.02, gt=0)
-    lr: float = Field(3e-3, gt=0)
+    batch_size: int = Field(64, ge=4, description="examples in a step of one level; fewer later, when strings are long")
+    matrix_lr: float = Field(0.02, gt=0, description="Muon's peak learning rate")
+    lr: float = Field(3e-3, gt=0, description="peak learning rate of all else")
     warmup: int = Field(20, ge=1, description="steps")
     gate: float = Field(0.93, gt=0, lt=1, description="running accuracy that ends a stage")
     margin: float = Field(0.03, ge=0, description="above the gate, at which the last stage begins to end")
     window: int = Field(5, ge=1, description="steps over which accuracy is averaged")
     last_window: int = Field(20, ge=5, description="the same for the last stage, which must not end by luck")
     final_steps: int = Field(60, ge=1, description="for each level, after which the learning rate has gone to zero")
-    most_steps: int = Field(6000, ge=1)
+    most_steps: int = Field(6000, ge=1, description="after which it ends, capable or not")
     capable: float = Field(0.98, gt=0, le=1, description="accuracy below which a student is not called capable")
     others: float = Field(0.25, ge=0, le=1, description="share of the unused rules that is shown")
     missing: float = Field(0.5, ge=0, lt=1, description="share of the examples with pages missing")
     most_missing: float = Field(0.5, ge=0, le=1, description="largest share of the pages that is missing")
     spare: int = Field(128, ge=0, description="units added to each MLP in the end, for what is to be remembered")
-    width: int = Field(64, ge=8)
-    heads: int = Field(4, ge=1)
-    head: int = Field(32, ge=2, multiple_of=2)
-    mlp: int = Field(128, ge=8)
+    width: int = Field(64, ge=8, description="of the student")
+    heads: int = Field(4, ge=1, description="its attention heads")
+    head: int = Field(32, ge=2, multiple_of=2, description="size of a head")
+    mlp: int = Field(128, ge=8, description="units of an MLP")
     ends: float | None = Field(
         None, ge=0, description="weight of a string's last bigram beside the mean of all; 0.5 from four levels on, or 0"
     )
@@ -153,12 +159,12 @@ class ReadingConfig(Strict):
 class ExamConfig(Strict):
     """How it is examined."""
 
-    samples: int = Field(256, ge=1)
+    samples: int = Field(256, ge=1, description="examples of an exam; of own data all, up to this many")
     every: int | None = Field(
         None, ge=1, description="steps between exams during training; about ten of them if not given"
     )
     data: Path | None = Field(None, description="examples to be examined on; those trained on, if not given")
-    batch_size: int = Field(64, ge=1)
+    batch_size: int = Field(64, ge=1, description="examples in one forward pass of an exam")
 
 
 DEFAULT = "anneal"  # the curriculum, if nothing else is said, and what is not said of one
@@ -239,7 +245,7 @@ class RunConfig(Strict):
     exam: ExamConfig = ExamConfig()
     think: str = Field(THINK, description="the thinking token")
     chat: bool | None = Field(None, description="use the tokenizer's chat template; if it has one, by default")
-    seed: int = Field(0, ge=0, lt=2**32)
+    seed: int = Field(0, ge=0, lt=2**32, description="of everything random")
 
     @model_validator(mode="before")
     @classmethod

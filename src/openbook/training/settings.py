@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from importlib import resources
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ValidationError
@@ -170,6 +170,21 @@ def _inner(kind: type[BaseModel], part: str) -> type[BaseModel] | None:
     annotation = kind.model_fields[part].annotation if part in kind.model_fields else None
     options = [annotation, *getattr(annotation, "__args__", ())]
     return next((o for o in options if isinstance(o, type) and issubclass(o, BaseModel)), None)
+
+
+def listed(kind: type[BaseModel], start: BaseModel | None = None, before: str = "") -> list[dict[str, Any]]:
+    """Every setting with its default (in `start`, or its own), the words that it may be, and what it means."""
+    settings = []
+    for name, field in kind.model_fields.items():
+        default = getattr(start, name) if start is not None else field.get_default(call_default_factory=True)
+        if (inner := _inner(kind, name)) is not None:
+            settings += listed(inner, default if isinstance(default, inner) else None, f"{before}{name}.")
+            continue
+        words = list(get_args(field.annotation)) if get_origin(field.annotation) is Literal else []
+        plain = default if isinstance(default, int | float | str | list | tuple | None) else str(default)
+        told = {"key": before + name, "default": plain, "words": words, "meaning": field.description or ""}
+        settings.append(told)
+    return settings
 
 
 def _places(kind: type[BaseModel], before: str = "") -> list[str]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def shipped_readers() -> dict[str, Path]:
-    """Their folders by name: student-3-8 reads MLT(3, 8), writer-2-8 reads MLT(2, 8) from text that it can write."""
+    """Their folders by name, which says what they read: student-5-8 MLT(5, 8), writer-2-8 MLT(2, 8) as text."""
     folder = Path(str(resources.files("openbook") / "checkpoints"))
     return {path.name: path for path in sorted(folder.iterdir()) if path.is_dir()}
 
