@@ -12,7 +12,7 @@ from openbook.curriculum import PRESETS, curriculum_named
 from openbook.errors import InputError
 from openbook.experiments import EXPERIMENTS, five_levels, passes, rates, select
 from openbook.experiments.curricula import CURVES
-from openbook.experiments.experiment import SCALES, Experiment
+from openbook.experiments.experiment import SCALES
 from openbook.experiments.models import Models, finished, reader_flags, reader_seconds, taught
 from openbook.experiments.reproduce import (
     Going,
@@ -26,6 +26,7 @@ from openbook.experiments.reproduce import (
 )
 from openbook.experiments.results import KEYS, read_unit, write_unit
 from openbook.records import Run
+from openbook.report.reproduction import _made_by
 from openbook.training.config import RunConfig
 from openbook.training.settings import read_yaml, validated
 
@@ -98,7 +99,6 @@ def test_the_laptop_scale_keeps_its_budget(tmp_path: Path) -> None:
         "five-levels",
         "five-levels-ten",
         "five-levels-rates",
-        "five-levels-ten-rates",
         "five-levels-passes",
         "selective-five-levels",
     }  # they take hours
@@ -194,10 +194,10 @@ def test_five_levels_are_taught_as_their_table_says(tmp_path: Path) -> None:
     assert reader_flags("writer-2-8") == ["--depth", "2", "--chars", "8", "--set", "task.text=pairs"]
     planned = five_levels.LARGER.configs("overnight")
     runs = Counter((unit.config["curve"], unit.config["samples"]) for unit in planned)
-    sizes = {("anneal", 20_000): 1, ("anneal", 28_000): 1}
-    assert runs == {**{(name, 24_000): 3 for name in CURVES}, **sizes}
+    sizes = {("anneal", 20_000): 1, ("anneal", 24_000): 3}
+    assert runs == {**{(name, 28_000): 3 for name in CURVES}, **sizes}
     assert len({models.place(unit.config["learned"][0]) for unit in planned}) == len(planned)
-    units = {unit.config["curve"]: unit for unit in planned if unit.config["samples"] == 24_000}
+    units = {unit.config["curve"]: unit for unit in planned if unit.config["samples"] == 28_000}
     told = {name: models.config(unit.config["learned"][0]) for name, unit in units.items() if name != "no-icl"}
     reads = [config.training for name, config in told.items()]
     assert {config.batch_size for config in reads} == {64} and all("self_attn" in config.freeze for config in reads)
@@ -228,25 +228,20 @@ def test_five_levels_have_three_seeds_and_plain_fine_tuning_many_times_as_much(t
         assert longer.freeze == [] and longer.matrix_learning_rate == 0.02
 
 
-@pytest.mark.parametrize(
-    ("chars", "experiment", "figure"),
-    [(8, rates.EXPERIMENT, five_levels.EXPERIMENT), (10, rates.LARGER, five_levels.LARGER)],
-)
-def test_curves_of_five_levels_are_searched_around_the_rate_they_have(
-    tmp_path: Path, chars: int, experiment: Experiment, figure: Experiment
-) -> None:
+def test_curves_of_five_levels_are_searched_around_the_rate_they_have(tmp_path: Path) -> None:
     models = Models(tmp_path)
     found: dict[str, list[float | None]] = {}
     places = set()
-    for unit in experiment.configs("overnight"):
+    for unit in rates.EXPERIMENT.configs("overnight"):
         spec = unit.config["learned"][0]
         found.setdefault(unit.config["curve"], []).append(models.config(spec).training.matrix_learning_rate)
         places.add(models.place(spec))
-    assert found == {name: list(searched) for name, searched in rates.SEARCHED[chars].items()}
+    assert found == {name: list(searched) for name, searched in rates.SEARCHED.items()}
     assert len(found["no-context"]) > 2 and len(found["fixed:0.2"]) > 2
-    described = [describe(job) for job in plan([experiment.name], "overnight", tmp_path).jobs]
+    described = [describe(job) for job in plan([rates.NAME], "overnight", tmp_path).jobs]
     assert len(set(described)) == len(described)  # each is told from the next
-    shown = {models.place(u.config["learned"][0]) for u in figure.configs("overnight") if u.config["seed"] == 0}
+    planned = five_levels.EXPERIMENT.configs("overnight")
+    shown = {models.place(unit.config["learned"][0]) for unit in planned if unit.config["seed"] == 0}
     assert len(places & shown) == len(found)  # nothing is taught twice
 
 
@@ -268,6 +263,23 @@ def test_half_of_each_of_five_levels_is_held_out_once(tmp_path: Path) -> None:
     told = [Models(tmp_path).config(unit.config["learned"][0]) for unit in experiment.configs("overnight")]
     assert [config.task.held_out for config in told if config.task] == [1, 2, 3, 4, 5]
     assert {config.samples for config in told} == {20_000} and len({str(c.curriculum) for c in told}) == 1
+
+
+@pytest.mark.parametrize(
+    ("seed", "said"), [(0, "openbook prepare --depth 5 --chars 8 (its weights are"), (1, "its we")]
+)
+def test_a_given_reader_is_named_by_what_made_it(seed: int, said: str, tmp_path: Path) -> None:
+    told = Models(tmp_path).reader_config("student-5-8").model_dump(mode="json")
+    reader = Run.create(tmp_path / "reader", {**told, "seed": seed}, {})
+    reader.model_folder.mkdir()
+    shape = {"model_type": "openbook_student", "depth": 5, "chars": 8, "text": "composite"}
+    (reader.model_folder / "config.json").write_text(json.dumps(shape))
+    (reader.model_folder / "model.safetensors").write_text("weights")
+    reader.finish({"capable": True})
+    planned = plan(["five-levels", "translation"], "overnight", tmp_path / "out", reader.folder)
+    other, figure = (_made_by(planned, one) for one in planned.experiments)
+    assert figure.startswith(f"openbook reproduce five-levels --scale overnight --reader READER; READER: {said}")
+    assert other == "openbook reproduce translation --scale overnight"  # which starts from no reader
 
 
 def test_rows_of_a_given_reader_stay_on_the_page_beside_others(tmp_path: Path) -> None:

@@ -32,7 +32,6 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     five_levels.EXPERIMENT,
     five_levels.LARGER,
     rates.EXPERIMENT,
-    rates.LARGER,
     passes.EXPERIMENT,
     reliance.EXPERIMENT,
     selective.EXPERIMENT,

@@ -147,7 +147,7 @@ def perturb_map(
 def open_even(model: str | Path, length: int | None, task: TaskConfig | None, seed: int | None) -> Subject:
     """A subject with strings of one length, so that places of different examples can be averaged."""
     own = task
-    if own is None and is_run(located(model)):
+    if own is None and is_run(model):
         own = validated(RunConfig, Run(located(model)).read("config.json")).task
         if own is None:
             raise InputError(f"{model} is not about the translation task: this probe needs rules and their images")

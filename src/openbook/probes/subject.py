@@ -108,8 +108,9 @@ class Subject:
 
 
 def is_run(path: str | Path) -> bool:
-    """Whether a folder is a run's, with a config that says what was trained on."""
-    return (Path(path) / "config.json").is_file() and (Path(path) / "model").is_dir()
+    """Whether a path or a reader's name is a run's, with a config that says what was trained on."""
+    folder = located(path)
+    return (folder / "config.json").is_file() and (folder / "model").is_dir()
 
 
 def open_subject(
