@@ -14,7 +14,8 @@ STORY = "\n\n".join(
     (
         "Context-enhanced learning: study with the book open, sit the exam with the book closed.",
         "A model is fine-tuned with helpful text in its context, no loss is computed on that text, and a schedule "
-        "takes the text away until the model works without it. Every command has --help, with an example, and --json.",
+        "takes the text away until the model works without it. Every command has --help, and those that act "
+        "have an example there and --json.",
     )
 )
 

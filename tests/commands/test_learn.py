@@ -179,7 +179,7 @@ def test_a_dry_run_prints_the_plan_and_leaves_nothing(tmp_path: Path, capsys: py
 
 def test_settings_are_listed_for_people_and_programs(told: Any, capsys: pytest.CaptureFixture[str]) -> None:
     listed, code = told("learn", "--settings")
-    assert code == 0 and {"key", "default", "words", "meaning"} == set(listed["settings"][0])
+    assert code == 0 and {"key", "value", "words", "meaning"} == set(listed["settings"][0])
     assert main(["learn", "--settings"]) == 0
     text = capsys.readouterr().out
     assert all(one["key"] in text for one in listed["settings"]) and "null" not in text

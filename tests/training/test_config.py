@@ -250,18 +250,23 @@ def test_what_was_made_from_nothing_has_nothing_to_keep() -> None:
 
 
 def test_every_setting_is_listed_with_its_default_and_what_it_means() -> None:
-    found = {one["key"]: one for one in listed(RunConfig)}
-    assert {key for key, one in found.items() if not one["meaning"]} == set()
+    kinds: list[dict[str, Any]] = [{}, {"data": "facts.jsonl"}, {"model.path": "student-3-8"}]
+    configs = [*(configured(RunConfig, None, [], told) for told in kinds)]
+    configs.append(configured(RunConfig, None, [], {}, STAGE_ONE["reading"]))
     groups = {"model", "model.lora", "task", "curriculum", "training", "reading", "exam"}
-    assert set(found) == set(_places(RunConfig)) - groups
-    plain = configured(RunConfig, None, [], {}).model_dump(mode="json")
-    for key, one in found.items():
-        group, _, name = key.rpartition(".")
-        if group in ("curriculum", "model", "exam", ""):  # the others depend on where examples come from
-            assert (plain[group] if group else plain)[name] == one["default"], key
-    for key in ("training.epochs", "training.schedule", "curriculum.drop", "task.lengths", "reading.kept"):
-        value = found[key]["default"]
-        student = ["task.text=composite"] if key.startswith("reading") else []
-        setting = f"{key}={list(value) if isinstance(value, tuple) else value}"
-        configured(RunConfig, None, [*student, setting], {})  # what is listed can be set
-    assert found["training.optimizer"]["words"] == ["adamw", "muon"]
+    seen = set()
+    for config in configs:
+        found = {one["key"]: one for one in listed(RunConfig, config)}
+        assert {key for key, one in found.items() if not one["meaning"]} == set()
+        values = config.model_dump(mode="json")
+        for key, one in found.items():
+            group, _, name = key.rpartition(".")
+            if group != "model.lora":  # which this run has not
+                inner = values[group] if group else values
+                assert inner[name] == (list(one["value"]) if isinstance(one["value"], tuple) else one["value"]), key
+        assert any(key.startswith("task.") for key in found) == (config.task is not None)
+        seen |= set(found)
+    assert seen == set(_places(RunConfig)) - groups
+    by_key = {one["key"]: one for one in listed(RunConfig, configs[2])}
+    assert by_key["training.optimizer"]["value"] == "muon"  # a student's
+    assert by_key["training.optimizer"]["words"] == ["adamw", "muon"]

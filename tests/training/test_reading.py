@@ -169,6 +169,9 @@ def test_a_reader_kept_in_half_precision_is_the_one_that_was_examined(tmp_path: 
         assert [row.as_dict() for row in rows] == Run(tmp_path / kept).read("result.json")["exam"]
         states[kept] = model.state_dict()
     assert size["float16"] < 0.6 * size["float32"]
+    lesson = Lesson(2, 3, (4, 8), 0, SETTINGS.model_copy(update={"kept": "float16"}))
+    for (name, buffer), (_, made) in zip(lesson.reader().named_buffers(), model.named_buffers(), strict=True):
+        assert torch.equal(buffer, made), name  # as a loaded model has them: not rounded
     for name, value in states["float32"].items():
         assert torch.equal(states["float16"][name], value.half().float())
 

@@ -1,4 +1,4 @@
-"""Readers of the package are called by their names, unless a folder here has that name."""
+"""Readers of the package are called by their names."""
 
 from __future__ import annotations
 
@@ -15,17 +15,22 @@ from openbook.training.settings import configured
 from openbook.training.shipped import located, shipped_readers
 
 
-def test_a_name_is_a_folder_of_the_package_and_a_folder_here_comes_first(
+def test_a_name_is_a_folder_of_the_package_and_never_means_another(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert set(shipped_readers()) >= {"student-3-8", "student-5-8", "writer-2-8"}
     assert located("student-3-8") == shipped_readers()["student-3-8"]
     assert located("student-3-9") == Path("student-3-9") and located("org/student-3-8") == Path("org/student-3-8")
+    for path in ("./student-3-8", "student-3-8/"):
+        with pytest.raises(InputError, match="no such folder"):
+            model_folder(path)
     Path("student-3-8").mkdir()
-    assert located("student-3-8") == Path("student-3-8")
+    with pytest.raises(InputError, match=r"comes with openbook and a folder here: .* full path"):
+        located("student-3-8")
     with pytest.raises(InputError, match="no model there"):
-        model_folder("student-3-8")
+        model_folder("./student-3-8")
+    assert located(tmp_path / "student-3-8") == tmp_path / "student-3-8"
 
 
 def test_every_shipped_reader_is_what_its_name_says() -> None:
@@ -38,7 +43,8 @@ def test_every_shipped_reader_is_what_its_name_says() -> None:
         assert task is not None and (task.depth, task.chars) == (int(depth), int(chars))
 
 
-def test_a_name_that_is_none_is_told_which_there_are() -> None:
+def test_a_name_that_is_none_is_told_which_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", lambda *_, **__: 1 / 0)  # instead of asking a hub
     with pytest.raises(InputError, match=r"cannot load the model 'student-3-9'.*come with openbook: student-3-8, "):
         load("student-3-9")
 
@@ -50,5 +56,8 @@ def test_learning_and_looking_start_from_a_name(tmp_path: Path, monkeypatch: pyt
     assert '"path": "student-3-8"' in Path("run/config.json").read_text()
     assert main(["exam", "student-3-8", "--samples", "8", "--open", "1"]) == 0
     assert main(["probe", "doubt", "student-3-8", "--samples", "4"]) == 0
+    capsys.readouterr()
     assert main(["reproduce", "stitching", "--scale", "laptop", "--reader", "student-3-8", "--dry-run"]) == 0
-    assert "student-3-8" in capsys.readouterr().out
+    assert str(shipped_readers()["student-3-8"]) in capsys.readouterr().out.replace("\n", "")
+    assert main(["learn", "--model", "student-3-8", "--out", "student-3-8"]) == 2
+    assert "model.path is student-3-8, which is in student-3-8" in capsys.readouterr().err

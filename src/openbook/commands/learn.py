@@ -89,12 +89,10 @@ def learn(
     dry_run
         Print the plan (steps, tokens, parameters, memory) and stop.
     settings
-        List all settings with their defaults, for --set and config files, and stop.
+        List all settings, for --set and config files, as they are with what else is said, and stop.
     json
         One JSON object on standard output.
     """
-    if settings:
-        return _list_settings(json)
     flags: dict[str, Any] = {
         "data": data,
         "model.path": model,
@@ -107,7 +105,8 @@ def learn(
         "seed": seed,
         "skip_bad": skip_bad or None,
     }
-    return _run(config, set_, flags, {}, out_folder, Going(force, resume, allow_changes), dry_run, json)
+    ask = _asked(dry_run, settings)
+    return _run(config, set_, flags, {}, out_folder, Going(force, resume, allow_changes), ask, json)
 
 
 def prepare(
@@ -126,6 +125,7 @@ def prepare(
     allow_changes: bool = False,
     force: bool = False,
     dry_run: bool = False,
+    settings: Annotated[bool, Parameter(negative="")] = False,
     json: bool = False,
 ) -> int:
     """Teach a model to read: translation with a fresh random codebook in every example.
@@ -145,7 +145,7 @@ def prepare(
         reading (the default, makes a student) or chain-of-thought (for any model; the default with --model or
         --config).
     model
-        Folder or Hugging Face name to start from; without it, a small Llama is made.
+        Folder, run or Hugging Face name to start from; without it, a small Llama is made.
     depth
         Levels of the task.
     chars
@@ -159,7 +159,7 @@ def prepare(
     out_folder
         Folder of the run.
     set_
-        Any other setting as key=value.
+        Any other setting as key=value; --settings lists them.
     resume
         Go on with an unfinished run in the folder, bit for bit; its settings need not be said again.
     allow_changes
@@ -168,6 +168,8 @@ def prepare(
         Replace an earlier run in the folder.
     dry_run
         Print the plan and stop.
+    settings
+        List all settings, for --set and config files, as they are with what else is said, and stop.
     json
         One JSON object on standard output.
     """
@@ -187,24 +189,34 @@ def prepare(
     from openbook.training.config import STAGE_ONE
 
     stage = STAGE_ONE[method]
-    return _run(config, set_, flags, stage, out_folder, Going(force, resume, allow_changes), dry_run, json)
+    ask = _asked(dry_run, settings)
+    return _run(config, set_, flags, stage, out_folder, Going(force, resume, allow_changes), ask, json)
 
 
-def _list_settings(json: bool) -> int:
+Ask = Literal["plan", "settings"]
+
+
+def _asked(dry_run: bool, settings: bool) -> Ask | None:
+    """What is to be told instead of carrying out a run."""
+    return "settings" if settings else "plan" if dry_run else None
+
+
+def _list_settings(config: Any, json: bool) -> int:
     from json import dumps
 
-    from openbook.training.config import RunConfig
+    from openbook.curriculum import PRESETS
     from openbook.training.settings import listed
 
-    found = listed(RunConfig)
+    found = listed(type(config), config)
     if json:
         emit_json({"settings": found})
         return 0
-    table = Table("setting", "default", "meaning", box=None, header_style="bold", pad_edge=False)
+    table = Table("setting", "value", "meaning", box=None, header_style="bold", pad_edge=False)
     for one in found:
-        default = one["default"] if isinstance(one["default"], str) else dumps(one["default"]).replace("null", "")
-        table.add_row(one["key"], default, "; ".join(filter(None, [", ".join(one["words"]), one["meaning"]])))
+        value = one["value"] if isinstance(one["value"], str) else dumps(one["value"]).replace("null", "")
+        table.add_row(one["key"], value, "; ".join(filter(None, [", ".join(one["words"]), one["meaning"]])))
     out.print(table)
+    out.print(f"--curriculum sets all of curriculum.*: {', '.join(PRESETS)}", style="dim")
     return 0
 
 
@@ -250,7 +262,7 @@ def _run(
     stage: dict[str, Any],
     folder: Path,
     going: Going,
-    dry_run: bool,
+    ask: Ask | None,
     json: bool,
 ) -> int:
     from openbook.records import Run
@@ -263,9 +275,11 @@ def _run(
         raise InputError("--allow-changes is about going on with a run: give --resume with it")
     base = Run(folder).read("config.json") if going.resume else stage  # what is not said again is as it was
     config = configured(RunConfig, file, settings, flags, base)
-    if dry_run and config.reading is not None:
+    if ask == "settings":
+        return _list_settings(config, json)
+    if ask == "plan" and config.reading is not None:
         return _show_course(config, json)
-    if dry_run:
+    if ask == "plan":
         from openbook.training.estimate import estimate
 
         plan = estimate(config)

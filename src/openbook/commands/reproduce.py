@@ -59,7 +59,7 @@ def reproduce(
     processes
         Units at the same time, each on one core; as many as there are cores by default.
     reader
-        A student of `openbook prepare` to start from, instead of the one that comes with openbook.
+        A student of `openbook prepare` to start from (its folder, or the name of one that comes with openbook).
     again
         Measure the rows of these experiments anew; each takes the place of what is there. Models that were made are
         used again.
@@ -76,6 +76,7 @@ def reproduce(
         One JSON object on standard output.
     """
     from openbook.experiments.reproduce import cores, plan, with_neighbours
+    from openbook.records import Run
 
     if processes is not None and processes < 1:
         raise InputError(f"--processes is {processes}: use at least 1")
@@ -91,17 +92,19 @@ def reproduce(
         return _dry_run(planned, missing, json)
     if scale == "paper":
         _check_gpu(missing)
+    if publish is not None:
+        Run(publish).check_writable()
     started = time.perf_counter()
     failed = _carry_out(missing, processes or cores(), folder)
     claims = planned.claims()
     from openbook.report import reproduction
 
     page = reproduction.write_page(with_neighbours(planned), failed)
-    published = reproduction.publish(planned, publish) if publish is not None else []
+    published, left = reproduction.publish(planned, publish, failed) if publish is not None else ([], [])
     seconds = time.perf_counter() - started
     if json:
         summary = _summary(planned, claims, failed, page, seconds, len(missing))
-        emit_json({**summary, "published": [str(path) for path in published]})
+        emit_json({**summary, "published": [str(path) for path in published], "not_published": left})
     else:
         _show_claims(claims)
         for key, why in failed.items():
@@ -110,9 +113,8 @@ def reproduce(
         out.print(f"{len(planned.jobs) - len(missing)} jobs were done before, {len(missing)} now, {seconds:.0f} s")
         for path in published:
             out.print(f"published: {path}", soft_wrap=True, markup=False)
-        partial = [one.name for one in planned.experiments if not planned.complete(one)]
-        if publish is not None and partial:
-            out.print(f"not published, since units are missing: {', '.join(partial)}", soft_wrap=True, markup=False)
+        if left:
+            out.print(f"not published, since units are missing: {', '.join(left)}", soft_wrap=True, markup=False)
         out.print(f"the page: {page.absolute()}", soft_wrap=True, markup=False)
     if open_page:
         _open(page)

@@ -206,13 +206,18 @@ def _made(folder: Path, asked: RunConfig) -> bool:
 
 
 def _changes(run: Run, asked: RunConfig) -> list[str]:
-    """Where the settings of a run are not those that are asked for, but for where its model lies."""
+    """Where the settings of a run are not those that are asked for, but for where its model lies.
+
+    A reading course has settings of its own and does not look at those of `training`.
+    """
     from openbook.training.config import RunConfig
     from openbook.training.settings import validated
 
     found = validated(RunConfig, run.read("config.json"))
     moved = asked.model_copy(update={"model": asked.model.model_copy(update={"path": found.model.path})})
-    return differences(found.model_dump(mode="json"), moved.model_dump(mode="json"))
+    left_out = {"training"} if asked.reading is not None else set()
+    before, now = (config.model_dump(mode="json", exclude=left_out) for config in (found, moved))
+    return differences(before, now)
 
 
 def finished(folder: Path) -> bool:

@@ -130,9 +130,6 @@ class Plan:
     def units(self, experiment: Experiment) -> int:
         return len(self._rows(experiment))
 
-    def complete(self, experiment: Experiment) -> bool:
-        return len(self.found(experiment).units) >= self.units(experiment)
-
     def claims(self) -> list[Claim]:
         return [claim for one in self.experiments for claim in claims_of(one, self.found(one), self.units(one))]
 

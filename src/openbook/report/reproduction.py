@@ -17,6 +17,7 @@ from openbook.records import write_json, written_aside
 from openbook.report.page import Page, Section, commands, paragraphs, write
 from openbook.report.stepping import steps_of
 from openbook.report.svg import file_svg
+from openbook.training.shipped import shipped_readers
 
 TITLE = "Context-enhanced learning, reproduced"
 TAGLINE = "Study with the book open, sit the exam with the book closed."
@@ -56,12 +57,17 @@ def write_page(plan: Plan, failed: dict[str, str] | None = None) -> Path:
     return write(page, plan.out / "index.html")
 
 
-def publish(plan: Plan, folder: Path) -> list[Path]:
-    """Finished experiments as files to show elsewhere: rows and what made them as NAME.json, the chart as NAME.svg."""
-    written = []
+def publish(plan: Plan, folder: Path, failed: dict[str, str]) -> tuple[list[Path], list[str]]:
+    """Finished experiments as files to show elsewhere: rows and what made them as NAME.json, the chart as NAME.svg.
+
+    Returns the files, and the names of experiments that are not finished, or of which something failed this time.
+    """
+    written: list[Path] = []
+    left: list[str] = []
     for experiment in plan.experiments:
         found = plan.found(experiment)
-        if not plan.complete(experiment):
+        if len(found.units) < plan.units(experiment) or any(key.startswith(f"{experiment.name} ") for key in failed):
+            left.append(experiment.name)
             continue
         units = [{key: value for key, value in unit.items() if key not in ("file", "sha256")} for unit in found.units]
         folder.mkdir(parents=True, exist_ok=True)
@@ -72,7 +78,7 @@ def publish(plan: Plan, folder: Path) -> list[Path]:
                 written.append(folder / f"{experiment.name}.svg")
                 with written_aside(written[-1]) as aside:
                     aside.write_text(file_svg(chart), encoding="utf-8")
-    return written
+    return written, left
 
 
 def _made_by(plan: Plan, experiment: Experiment) -> str:
@@ -81,6 +87,8 @@ def _made_by(plan: Plan, experiment: Experiment) -> str:
     given, names = plan.models.given, {name for unit in experiment.configs(plan.scale) for name in unit.readers}
     if given is None or (name := name_of(given)) not in names:
         return command
+    if given in shipped_readers().values():
+        return f"{command} --reader {given.name}"
     return f"{command} --reader READER; READER: {plan.models.made_by(name)}"
 
 

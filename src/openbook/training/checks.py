@@ -18,6 +18,7 @@ from openbook.schedule import Schedule
 from openbook.task.text import Kind
 from openbook.training.config import RunConfig
 from openbook.training.encode import Encoder, is_unknown
+from openbook.training.shipped import shipped_readers
 
 SEEN = 0.01  # share of an exam that training has seen, above which it is said
 
@@ -126,7 +127,8 @@ def check_kept(config: RunConfig, folder: Path) -> None:
     """Refuse to replace a folder that holds what the run starts from."""
     sources = {"model.path": config.model.path, "data": config.data, "exam.data": config.exam.data}
     for name, path in sources.items():
-        if path is not None and Path(path).exists() and Path(path).resolve().is_relative_to(folder.resolve()):
+        there = path is not None and (Path(path).exists() or str(path) in shipped_readers())
+        if path is not None and there and Path(path).resolve().is_relative_to(folder.resolve()):
             raise InputError(f"{name} is {path}, which is in {folder}: name another folder with --out")
 
 

@@ -59,7 +59,9 @@ class ModelConfig(Strict):
     intermediate_size: int | None = Field(None, ge=1, description="width of the MLPs; twice hidden_size if not given")
     vocabulary: int | None = Field(None, ge=2, description="size of the vocabulary, where the tokenizer is not at hand")
     tie_embeddings: bool = Field(False, description="one matrix for embedding and head")
-    dtype: Literal["float32", "bfloat16", "auto"] = Field("float32", description="of the weights, as they are loaded")
+    dtype: Literal["float32", "bfloat16", "auto"] = Field(
+        "float32", description="of the weights in training; auto: as they are stored"
+    )
     lora: LoraConfig | None = None
 
     @model_validator(mode="after")
@@ -203,9 +205,10 @@ _STUDENT: dict[str, Any] = {
 }
 
 
-def student_at(path: Path) -> dict[str, Any] | None:
+def student_at(path: str | Path) -> dict[str, Any] | None:
     """The task that a student's vocabulary is made for; None if there is no student."""
-    for folder in (located(path) / "model", located(path)):
+    place = located(path)
+    for folder in (place / "model", place):
         with contextlib.suppress(OSError, ValueError):
             shape = json.loads((folder / "config.json").read_text(encoding="utf-8"))
             if shape.get("model_type") == "openbook_student":
@@ -217,7 +220,7 @@ def _fit_to_student(values: dict[str, Any]) -> None:
     """A student's task need not be named again, and no other can be."""
     model, task = values.get("model"), values.get("task")
     path = model.get("path") if isinstance(model, dict) else None
-    if not path or (made_for := student_at(Path(str(path)))) is None:
+    if not path or (made_for := student_at(str(path))) is None:
         return
     student = f"{path} is a student of " + "MLT({depth}, {chars}) in {text} text".format(**made_for)
     if (data := values.get("data")) is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -43,7 +44,7 @@ def thinks(source: Source, think: str) -> bool:
 
 
 def load(path: str, dtype: str = "float32") -> tuple[Any, Any]:
-    """A model and tokenizer from a folder, a run's folder, or a Hugging Face name. Code from the hub is never run."""
+    """A model and tokenizer from a folder, a run, a shipped reader or a hub's name. Code from the hub is never run."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
     path = model_folder(path)
@@ -96,14 +97,16 @@ def model_folder(path: str) -> str:
         return str(folder / "model")
     if folder.is_dir() and not (folder / "config.json").exists():
         raise InputError(f"{path}: no model there: a model's folder has a config.json")
-    if not folder.exists() and (path.startswith((".", "/", "~")) or path.count("/") > 1):  # no name of the hub
+    named = not path.startswith((".", "/", "~")) and not path.endswith("/") and path.count("/") < 2
+    if not folder.exists() and not named:  # as no model of the hub is
         raise InputError(f"{path}: no such folder")
     return path
 
 
 def _cannot_load(path: str, error: Exception) -> InputError:
     first = next(iter(str(error).strip().splitlines()), type(error).__name__)
-    ours = "" if "/" in path else f" (readers that come with openbook: {', '.join(shipped_readers())})"
+    name = "/" not in path and not Path(path).exists()
+    ours = f" (readers that come with openbook: {', '.join(shipped_readers())})" if name else ""
     return InputError(f"cannot load the model '{path}': {first}{ours}")
 
 

@@ -212,7 +212,9 @@ class Lesson:
     def reader(self) -> StudentForCausalLM:
         """The student as it is now, with layers of its own and weights as they are kept."""
         apart = untied(self.model, self.settings.spare)
-        return apart.to(getattr(torch, self.settings.kept)).float()
+        for weight in apart.parameters():  # and no buffers, which are not kept but made anew
+            weight.data = weight.data.to(getattr(torch, self.settings.kept)).float()
+        return apart
 
 
 def _cross_entropy(logits: list[Tensor], wanted: Tensor) -> Tensor:

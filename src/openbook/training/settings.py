@@ -172,17 +172,21 @@ def _inner(kind: type[BaseModel], part: str) -> type[BaseModel] | None:
     return next((o for o in options if isinstance(o, type) and issubclass(o, BaseModel)), None)
 
 
-def listed(kind: type[BaseModel], start: BaseModel | None = None, before: str = "") -> list[dict[str, Any]]:
-    """Every setting with its default (in `start`, or its own), the words that it may be, and what it means."""
+_EITHER = {"task", "reading"}  # groups that a run has or has not
+
+
+def listed(kind: type[BaseModel], start: BaseModel | None, before: str = "") -> list[dict[str, Any]]:
+    """Every setting with what it is in `start` (or by itself), the words that it may be, and what it means."""
     settings = []
     for name, field in kind.model_fields.items():
         default = getattr(start, name) if start is not None else field.get_default(call_default_factory=True)
         if (inner := _inner(kind, name)) is not None:
-            settings += listed(inner, default if isinstance(default, inner) else None, f"{before}{name}.")
+            if default is not None or name not in _EITHER:
+                settings += listed(inner, default, f"{before}{name}.")
             continue
         words = list(get_args(field.annotation)) if get_origin(field.annotation) is Literal else []
         plain = default if isinstance(default, int | float | str | list | tuple | None) else str(default)
-        told = {"key": before + name, "default": plain, "words": words, "meaning": field.description or ""}
+        told = {"key": before + name, "value": plain, "words": words, "meaning": field.description or ""}
         settings.append(told)
     return settings
 

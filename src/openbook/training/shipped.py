@@ -5,13 +5,24 @@ from __future__ import annotations
 from importlib import resources
 from pathlib import Path
 
+from openbook.errors import InputError
+
 
 def shipped_readers() -> dict[str, Path]:
     """Their folders by name, which says what they read: student-5-8 MLT(5, 8), writer-2-8 MLT(2, 8) as text."""
     folder = Path(str(resources.files("openbook") / "checkpoints"))
-    return {path.name: path for path in sorted(folder.iterdir()) if path.is_dir()}
+    return {path.parents[1].name: path.parents[1] for path in sorted(folder.glob("*/model/config.json"))}
 
 
 def located(path: str | Path) -> Path:
-    """What a path means: the folder that is there, else the shipped reader of that name, else the path as it is."""
-    return Path(path) if Path(path).exists() else shipped_readers().get(str(path), Path(path))
+    """What a path means: the folder of a shipped reader if it is the name of one, else the path as it is.
+
+    A folder of the same name is refused: a run records what it started from, and that must not come to mean another.
+    """
+    if (shipped := shipped_readers().get(str(path))) is None:
+        return Path(path)
+    if Path(path).exists() and not Path(path).samefile(shipped):
+        raise InputError(
+            f"'{path}' is a reader that comes with openbook and a folder here: to mean the folder, give its full path"
+        )
+    return shipped
