@@ -24,6 +24,7 @@ from openbook.experiments.models import taught
 DEPTH = 5
 SAMPLES = {8: 16_000, 10: 28_000}  # of every curve, by characters of an alphabet
 AS_SHIPPED = 20_000  # of `student-deep`
+SEEDS = {("no-dropout", 10): 1, ("wrong-context", 10): 2, ("no-icl", 10): 2}  # where they are not three
 ANNEALED = {8: {12_000: 1, AS_SHIPPED: 3}, 10: {20_000: 1, 24_000: 3}}  # other sizes of annealing, and how many seeds
 TWENTYFOLD = 20 * SAMPLES[8]
 RATE = "training.matrix_learning_rate"
@@ -44,7 +45,7 @@ def configs(scale: Scale, chars: int) -> list[Unit]:
         return []
     longer = [unit("no-context", TWENTYFOLD, 8, seed, **ALL_WEIGHTS) for seed in range(3)]
     return [
-        *(unit(name, SAMPLES[chars], chars, seed) for seed in range(3) for name in CURVES),
+        *(unit(name, SAMPLES[chars], chars, seed) for name in CURVES for seed in range(SEEDS.get((name, chars), 3))),
         *(unit("anneal", size, chars, seed) for size, seeds in ANNEALED[chars].items() for seed in range(seeds)),
         *(longer if chars == 8 else []),
     ]
@@ -95,5 +96,6 @@ LARGER = _experiment(
     10,
     "Five levels and alphabets of ten",
     "The paper's larger task: ten characters in every alphabet, so 500 rules instead of 320 and chance at a tenth.",
-    "Annealing over 20,000 samples has one seed, and plain fine-tuning with more than 28,000 was not tried.",
+    "Annealing over 20,000 samples and a book that is never closed have one seed, a wrong book and a student that "
+    "cannot read have two, and plain fine-tuning with more than 28,000 samples was not tried.",
 )
