@@ -194,7 +194,7 @@ def test_five_levels_are_taught_as_their_table_says(tmp_path: Path) -> None:
     assert reader_flags("writer-2-8") == ["--depth", "2", "--chars", "8", "--set", "task.text=pairs"]
     planned = five_levels.LARGER.configs("overnight")
     runs = Counter((unit.config["curve"], unit.config["samples"]) for unit in planned)
-    sizes = {("anneal", 20_000): 1, ("anneal", 24_000): 3}
+    sizes = {("anneal", 24_000): 3}
     seeds = {"no-dropout": 1, "wrong-context": 2, "no-icl": 2}
     assert runs == {**{(name, 28_000): seeds.get(name, 3) for name in CURVES}, **sizes}
     assert len({models.place(unit.config["learned"][0]) for unit in planned}) == len(planned)

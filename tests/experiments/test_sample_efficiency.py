@@ -11,6 +11,12 @@ from openbook.experiments.figures import Chart, Table
 from openbook.experiments.sample_efficiency import draw
 
 
+def test_a_size_that_was_enough_by_luck_is_not_where_a_curve_arrives() -> None:
+    rows = made.efficiency(anneal={1000: 0.95, 2000: 0.3, 4000: 0.97})
+    (fewer,) = (claim for claim in claims(rows) if "10x less" in claim.claim)
+    assert fewer.numbers["annealing reaches it at"] == 4000
+
+
 def test_costs_are_in_seconds_of_the_processor_only_where_every_run_has_them() -> None:
     def axes(rows: list[dict[str, Any]]) -> list[str]:
         (chart,) = (chart for chart in draw(rows) if chart.name == "sample-efficiency-costs")

@@ -74,8 +74,11 @@ def _at_most(rows: Rows, name: str, sizes: set[int]) -> dict[str, Any] | None:
 
 
 def _reaches(rows: Rows, name: str) -> int | None:
-    found = mean_by([row for row in rows if row["curve"] == name], "samples")
-    return next((n for n, accuracy in found.items() if accuracy >= LEARNED), None)
+    """The size from which on a curve has learned: a smaller one that did so by luck of its seeds does not count."""
+    reached = None
+    for size, accuracy in mean_by([row for row in rows if row["curve"] == name], "samples").items():
+        reached = (reached or size) if accuracy >= LEARNED else None
+    return reached
 
 
 def _order(rows: Rows, reached: dict[str, int | None]) -> Claim:

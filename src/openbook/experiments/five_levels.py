@@ -25,7 +25,7 @@ DEPTH = 5
 SAMPLES = {8: 16_000, 10: 28_000}  # of every curve, by characters of an alphabet
 AS_SHIPPED = 20_000  # of `student-deep`
 SEEDS = {("no-dropout", 10): 1, ("wrong-context", 10): 2, ("no-icl", 10): 2}  # where they are not three
-ANNEALED = {8: {12_000: 1, AS_SHIPPED: 3}, 10: {20_000: 1, 24_000: 3}}  # other sizes of annealing, and how many seeds
+ANNEALED = {8: {12_000: 1, AS_SHIPPED: 3}, 10: {24_000: 3}}  # other sizes of annealing, and how many seeds
 TWENTYFOLD = 20 * SAMPLES[8]
 RATE = "training.matrix_learning_rate"
 TOLD: dict[str, dict[str, Any]] = {
@@ -96,6 +96,6 @@ LARGER = _experiment(
     10,
     "Five levels and alphabets of ten",
     "The paper's larger task: ten characters in every alphabet, so 500 rules instead of 320 and chance at a tenth.",
-    "Annealing over 20,000 samples and a book that is never closed have one seed, a wrong book and a student that "
-    "cannot read have two, and plain fine-tuning with more than 28,000 samples was not tried.",
+    "A book that is never closed has one seed, a wrong book and a student that cannot read have two, and plain "
+    "fine-tuning with more than 28,000 samples was not tried.",
 )
