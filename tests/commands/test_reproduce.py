@@ -80,6 +80,10 @@ def test_finished_experiments_are_published_and_others_named(
         c for c in experiment.draw([r for u in stored["units"] for r in u["rows"]]) if c.name == experiment.name
     )
     assert isinstance(chart, Chart) and (shown / "surrogate-dynamics.svg").read_text() == file_svg(chart)
+    key = f"surrogate-dynamics {rows[0].stem}"
+    monkeypatch.setattr("openbook.commands.reproduce._carry_out", lambda *_: {key: "broke"})  # its old rows are there
+    again, _ = told(*CHEAP, "--out", tmp_path / "out", "--again", "--publish", shown)
+    assert again["not_published"] == ["surrogate-dynamics"] and len(again["published"]) == 1
     monkeypatch.setattr("openbook.commands.reproduce._carry_out", lambda *_: {})  # as if nothing could be done
     rows[0].unlink()
     before = (shown / "surrogate-dynamics.json").read_bytes()
