@@ -37,13 +37,16 @@ WORLDS: list[tuple[str, list[dict[str, Any]], list[tuple[list[dict[str, Any]], s
         )
         for name in ("five-levels", "five-levels-ten")
     ),
-    (
-        "five-levels-rates",
-        made.rates(),
-        [
-            (made.rates(no_context={0.006: 0.8, 0.012: 0.125}), "over plain fine-tuning"),  # one rate is enough
-            (made.rates(no_icl={0.012: 0.125, 0.024: 0.9}), "ICL capability"),
-        ],
+    *(
+        (
+            name,
+            made.rates(),
+            [
+                (made.rates(no_context={0.006: 0.8, 0.012: 0.125}), "over plain fine-tuning"),  # one rate is enough
+                (made.rates(no_icl={0.012: 0.125, 0.024: 0.9}), "ICL capability"),
+            ],
+        )
+        for name in ("five-levels-rates", "five-levels-ten-rates")
     ),
     (
         "five-levels-passes",

@@ -12,7 +12,7 @@ from openbook.curriculum import PRESETS, curriculum_named
 from openbook.errors import InputError
 from openbook.experiments import EXPERIMENTS, five_levels, passes, rates, select
 from openbook.experiments.curricula import CURVES
-from openbook.experiments.experiment import SCALES
+from openbook.experiments.experiment import SCALES, Experiment
 from openbook.experiments.models import Models, finished, reader_flags, reader_seconds, taught
 from openbook.experiments.reproduce import (
     Going,
@@ -99,6 +99,7 @@ def test_the_laptop_scale_keeps_its_budget(tmp_path: Path) -> None:
         "five-levels",
         "five-levels-ten",
         "five-levels-rates",
+        "five-levels-ten-rates",
         "five-levels-passes",
         "selective-five-levels",
     }  # they take hours
@@ -194,9 +195,8 @@ def test_five_levels_are_taught_as_their_table_says(tmp_path: Path) -> None:
     assert reader_flags("writer-2-8") == ["--depth", "2", "--chars", "8", "--set", "task.text=pairs"]
     planned = five_levels.LARGER.configs("overnight")
     runs = Counter((unit.config["curve"], unit.config["samples"]) for unit in planned)
-    sizes = {("anneal", 24_000): 3}
-    seeds = {"no-dropout": 1, "wrong-context": 2, "no-icl": 2}
-    assert runs == {**{(name, 28_000): seeds.get(name, 3) for name in CURVES}, **sizes}
+    sizes = {("anneal", 24_000): 3, ("no-context", 280_000): 1}
+    assert runs == {**{(name, 28_000): 3 for name in CURVES}, **sizes}
     assert len({models.place(unit.config["learned"][0]) for unit in planned}) == len(planned)
     units = {unit.config["curve"]: unit for unit in planned if unit.config["samples"] == 28_000}
     told = {name: models.config(unit.config["learned"][0]) for name, unit in units.items() if name != "no-icl"}
@@ -229,19 +229,26 @@ def test_five_levels_have_three_seeds_and_plain_fine_tuning_many_times_as_much(t
         assert longer.freeze == [] and longer.matrix_learning_rate == 0.02
 
 
-def test_curves_of_five_levels_are_searched_around_the_rate_they_have(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("search", "figure", "chars"),
+    [(rates.EXPERIMENT, five_levels.EXPERIMENT, 8), (rates.LARGER, five_levels.LARGER, 10)],
+)
+def test_curves_of_five_levels_are_searched_around_the_rate_they_have(
+    search: Experiment, figure: Experiment, chars: int, tmp_path: Path
+) -> None:
     models = Models(tmp_path)
     found: dict[str, list[float | None]] = {}
     places = set()
-    for unit in rates.EXPERIMENT.configs("overnight"):
+    for unit in search.configs("overnight"):
         spec = unit.config["learned"][0]
         found.setdefault(unit.config["curve"], []).append(models.config(spec).training.matrix_learning_rate)
         places.add(models.place(spec))
-    assert found == {name: list(searched) for name, searched in rates.SEARCHED.items()}
-    assert len(found["no-context"]) > 2 and len(found["fixed:0.2"]) > 2
-    described = [describe(job) for job in plan([rates.NAME], "overnight", tmp_path).jobs]
+    assert found == {name: list(searched) for name, searched in rates.SEARCHED[chars].items()}
+    assert set(found) == set(CURVES) and all(len(searched) > 1 for searched in found.values())
+    assert len(found["no-context"]) >= len(found["anneal"])  # plain fine-tuning's search is as generous as ours
+    described = [describe(job) for job in plan([search.name], "overnight", tmp_path).jobs]
     assert len(set(described)) == len(described)  # each is told from the next
-    planned = five_levels.EXPERIMENT.configs("overnight")
+    planned = figure.configs("overnight")
     shown = {models.place(unit.config["learned"][0]) for unit in planned if unit.config["seed"] == 0}
     assert len(places & shown) == len(found)  # nothing is taught twice
 

@@ -32,6 +32,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     five_levels.EXPERIMENT,
     five_levels.LARGER,
     rates.EXPERIMENT,
+    rates.LARGER,
     passes.EXPERIMENT,
     reliance.EXPERIMENT,
     selective.EXPERIMENT,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from openbook.experiments import efficiency_claims, five_levels, sample_efficiency
@@ -12,28 +13,37 @@ from openbook.experiments.models import Models
 from openbook.records import Run
 
 OF_ALL = 0.036  # of `student-deep`
-# A book that is never closed need not be remembered at all.
-SEARCHED = {
-    "anneal": (0.012, 0.024, 0.036),
-    "fixed:0.2": (0.048, 0.096, 0.144),
-    "no-context": (0.012, 0.036, 0.072),
-    "no-dropout": (0.036,),
-    "wrong-context": (0.036,),
-    "no-icl": (0.036,),
+# By characters of an alphabet; the curves that learn, here or with more samples, have three.
+SEARCHED: dict[int, dict[str, tuple[float, ...]]] = {
+    8: {
+        "anneal": (0.012, 0.024, 0.036),
+        "fixed:0.2": (0.048, 0.096, 0.144),
+        "no-context": (0.012, 0.036, 0.072),
+        "no-dropout": (0.018, 0.036),
+        "wrong-context": (0.018, 0.036),
+        "no-icl": (0.018, 0.036),
+    },
+    10: {
+        "anneal": (0.024, 0.036, 0.048),
+        "fixed:0.2": (0.024, 0.048, 0.096),
+        "no-context": (0.012, 0.036, 0.072),
+        "no-dropout": (0.018, 0.036),
+        "wrong-context": (0.018, 0.036),
+        "no-icl": (0.018, 0.036),
+    },
 }
-NAME, CHARS = "five-levels-rates", 8
 
 
-def configs(scale: Scale) -> list[Unit]:
+def configs(scale: Scale, chars: int) -> list[Unit]:
     """Every curve at its rates; those it has in the figure of five levels are the very runs of that figure."""
     if scale != "overnight":
         return []
     units = []
-    for name, searched in SEARCHED.items():
-        its_own = five_levels.OWN_RATE.get((name, CHARS), OF_ALL)
+    for name, searched in SEARCHED[chars].items():
+        its_own = five_levels.OWN_RATE.get((name, chars), OF_ALL)
         for rate in searched:
             told = {} if rate == its_own else {five_levels.RATE: rate}
-            units.append(five_levels.unit(name, five_levels.SAMPLES[CHARS], CHARS, 0, **told))
+            units.append(five_levels.unit(name, five_levels.SAMPLES[chars], chars, 0, **told))
     return units
 
 
@@ -50,7 +60,7 @@ def best(rows: Rows) -> list[dict[str, Any]]:
     return [max(_by_rate(rows, name), key=lambda row: row["accuracy"]) for name in _curves(rows)]
 
 
-def draw(rows: Rows) -> list[Chart | Table]:
+def draw(rows: Rows, name: str) -> list[Chart | Table]:
     if not rows:
         return []
     rates = Axis("Muon's rate", "log")
@@ -70,14 +80,14 @@ def draw(rows: Rows) -> list[Chart | Table]:
     ]  # fmt: skip
     return [
         Chart(
-            NAME,
+            name,
             f"The curves at other learning rates, {size:,} samples on MLT({rows[0]['depth']}, {rows[0]['chars']})",
             f"Accuracy with the book closed at the rate that is best for each: {ends}.",
             panels,
             "One seed. Each curve trains on a task of its own, so losses are compared along a curve and not between "
             "curves: fixed dropout always has four fifths of the book before it, annealing ends with the book closed.",
         ),
-        Table(f"{NAME}-table", "The same in numbers", header, cells),
+        Table(f"{name}-table", "The same in numbers", header, cells),
     ]
 
 
@@ -101,15 +111,30 @@ def _series(rows: Rows, key: str) -> list[Series]:
     ]
 
 
-EXPERIMENT = Experiment(
-    name=NAME,
-    title="Five levels at other learning rates",
-    paper="Figure 2, section 3.2",
-    story="Is plain fine-tuning at chance because its learning rate is wrong? Most curves of five levels have the rate "
+def _experiment(name: str, chars: int, title: str, story: str) -> Experiment:
+    return Experiment(
+        name=name,
+        title=title,
+        paper="Figure 2, section 3.2",
+        story=story,
+        configs=functools.partial(configs, chars=chars),
+        run=run,
+        draw=functools.partial(draw, name=name),
+        claims=claims,
+        differs="The paper names its rate and shows no search. One seed, and one size of the figure of five levels.",
+    )
+
+
+EXPERIMENT = _experiment(
+    "five-levels-rates",
+    8,
+    "Five levels at other learning rates",
+    "Is plain fine-tuning at chance because its learning rate is wrong? Most curves of five levels have the rate "
     "that was found with annealing. Here they have others, and each is judged at its best.",
-    configs=configs,
-    run=run,
-    draw=draw,
-    claims=claims,
-    differs="The paper names its rate and shows no search. One seed, and one size of the figure of five levels.",
+)
+LARGER = _experiment(
+    "five-levels-ten-rates",
+    10,
+    "Five levels and alphabets of ten at other learning rates",
+    "The same for the larger task: every curve at its own rate and at others, and each is judged at its best.",
 )
