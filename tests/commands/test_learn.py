@@ -386,6 +386,13 @@ def test_a_course_that_ends_by_itself_takes_no_length_and_no_rate(flags: list[st
     assert "leave out" in refused("prepare", "--depth", 3, "--dry-run", *flags)
 
 
+@pytest.mark.parametrize("command", [["learn", "--model", "student-3-8"], ["prepare", "--method", "chain-of-thought"]])
+def test_a_reading_course_is_asked_for_by_its_own_command(command: list[str], tmp_path: Path, refused: Any) -> None:
+    """It would have been carried out from nothing, whatever --model says."""
+    said = refused(*command, "--set", "task.text=composite", "--set", "reading.batch_size=8", "--out", tmp_path / "run")
+    assert "the course of `openbook prepare --method reading`" in said and not (tmp_path / "run").exists()
+
+
 def test_the_plan_of_a_student_from_nothing_is_a_students(told: Any) -> None:
     plan, _ = told("learn", "--set", "task.text=composite", "--dry-run")
     assert 450_000 < plan["parameters"] < 550_000  # as the reader that ships

@@ -275,6 +275,11 @@ def _run(
         raise InputError("--allow-changes is about going on with a run: give --resume with it")
     base = Run(folder).read("config.json") if going.resume else stage  # what is not said again is as it was
     config = configured(RunConfig, file, settings, flags, base)
+    if config.reading is not None and base.get("reading") is None:
+        raise InputError(
+            "`reading` is the course of `openbook prepare --method reading`, which makes a student from nothing: leave "
+            "it out here, or run that"
+        )
     if ask == "settings":
         return _list_settings(config, json)
     if ask == "plan" and config.reading is not None:

@@ -127,8 +127,9 @@ def check_kept(config: RunConfig, folder: Path) -> None:
     """Refuse to replace a folder that holds what the run starts from."""
     sources = {"model.path": config.model.path, "data": config.data, "exam.data": config.exam.data}
     for name, path in sources.items():
-        there = path is not None and (Path(path).exists() or str(path) in shipped_readers())
-        if path is not None and there and Path(path).resolve().is_relative_to(folder.resolve()):
+        if path is None or not (Path(path).exists() or str(path) in shipped_readers()):
+            continue
+        if Path(path).resolve().is_relative_to(folder.resolve()):
             raise InputError(f"{name} is {path}, which is in {folder}: name another folder with --out")
 
 
