@@ -19,7 +19,7 @@ WORLDS: list[tuple[str, list[dict[str, Any]], list[tuple[list[dict[str, Any]], s
             (made.efficiency(anneal=CHANCE), "learns the fastest"),
             (made.efficiency(anneal=CHANCE), "over plain fine-tuning"),
             (made.efficiency(no_context={1000: 0.2, 4000: 0.97}), "10x less"),
-            (made.efficiency(fixed=CHANCE), "20 % dropout"),
+            (made.efficiency(fixed={**CHANCE, 8000: 0.125}), "20 % dropout"),
             (made.efficiency(wrong_context={4000: 0.95}), "correct context"),
             (made.efficiency(no_dropout={4000: 0.95}), "proper dropout"),
             (made.efficiency(no_icl={4000: 0.95}), "ICL capability"),
@@ -46,21 +46,24 @@ WORLDS: list[tuple[str, list[dict[str, Any]], list[tuple[list[dict[str, Any]], s
                 (made.rates(no_icl={0.012: 0.125, 0.024: 0.9}), "ICL capability"),
             ],
         )
-        for name in ("five-levels-rates", "five-levels-ten-rates")
+        for name in ("sample-efficiency-rates", "five-levels-rates", "five-levels-ten-rates")
     ),
     (
         "five-levels-passes",
         made.passes(),
         [(made.passes(no_context=0.9), "over plain fine-tuning"), (made.passes(anneal=0.2), "over plain fine-tuning")],
     ),
-    (
-        "context-reliance",
-        made.reliance(),
-        [
-            (made.reliance(reader=(0.125, 0.2)), "any codebook"),
-            (made.reliance(fresh=0.2), "any codebook"),
-            (made.reliance(anneal=(0.125, 0.999)), "no longer depends"),
-        ],
+    *(
+        (
+            name,
+            made.reliance(),
+            [
+                (made.reliance(reader=(0.125, 0.2)), "any codebook"),
+                (made.reliance(fresh=0.2), "any codebook"),
+                (made.reliance(anneal=(0.125, 0.999)), "no longer depends"),
+            ],
+        )
+        for name in ("context-reliance", "context-reliance-five-levels")
     ),
     *(
         (name, made.selective(0.14), [(made.selective(0.98), "only the rules used")])

@@ -10,7 +10,7 @@ import pytest
 
 from openbook.curriculum import PRESETS, curriculum_named
 from openbook.errors import InputError
-from openbook.experiments import EXPERIMENTS, five_levels, passes, rates, select
+from openbook.experiments import EXPERIMENTS, five_levels, passes, rates, reliance, sample_efficiency, select
 from openbook.experiments.curricula import CURVES
 from openbook.experiments.experiment import SCALES, Experiment
 from openbook.experiments.models import Models, finished, reader_flags, reader_seconds, taught
@@ -98,8 +98,10 @@ def test_the_laptop_scale_keeps_its_budget(tmp_path: Path) -> None:
     assert left_out == {
         "five-levels",
         "five-levels-ten",
+        "sample-efficiency-rates",
         "five-levels-rates",
         "five-levels-ten-rates",
+        "context-reliance-five-levels",
         "five-levels-passes",
         "selective-five-levels",
     }  # they take hours
@@ -213,7 +215,7 @@ def test_five_levels_have_three_seeds_and_plain_fine_tuning_many_times_as_much(t
     units = [unit.config for unit in five_levels.EXPERIMENT.configs("overnight")]
     runs = Counter((unit["curve"], unit["samples"]) for unit in units)
     thrice = {**{(name, 16_000): 3 for name in CURVES}, ("anneal", 20_000): 3, ("no-context", 320_000): 3}
-    assert runs == {**thrice, ("anneal", 12_000): 1}
+    assert runs == {**thrice, ("anneal", 12_000): 1, ("fixed:0.2", 32_000): 1}
     models = Models(tmp_path)
     assert len({models.place(unit["learned"][0]) for unit in units}) == len(units)
     told = {(u["curve"], u["samples"], u["seed"]): models.config(u["learned"][0]) for u in units}
@@ -230,11 +232,16 @@ def test_five_levels_have_three_seeds_and_plain_fine_tuning_many_times_as_much(t
 
 
 @pytest.mark.parametrize(
-    ("search", "figure", "chars"),
-    [(rates.EXPERIMENT, five_levels.EXPERIMENT, 8), (rates.LARGER, five_levels.LARGER, 10)],
+    ("search", "figure", "task"),
+    [
+        (rates.THREE, sample_efficiency.EXPERIMENT, (3, 8)),
+        (rates.EXPERIMENT, five_levels.EXPERIMENT, (5, 8)),
+        (rates.LARGER, five_levels.LARGER, (5, 10)),
+    ],
+    ids=lambda one: getattr(one, "name", ""),
 )
-def test_curves_of_five_levels_are_searched_around_the_rate_they_have(
-    search: Experiment, figure: Experiment, chars: int, tmp_path: Path
+def test_curves_are_searched_around_the_rate_they_have(
+    search: Experiment, figure: Experiment, task: tuple[int, int], tmp_path: Path
 ) -> None:
     models = Models(tmp_path)
     found: dict[str, list[float | None]] = {}
@@ -243,14 +250,30 @@ def test_curves_of_five_levels_are_searched_around_the_rate_they_have(
         spec = unit.config["learned"][0]
         found.setdefault(unit.config["curve"], []).append(models.config(spec).training.matrix_learning_rate)
         places.add(models.place(spec))
-    assert found == {name: list(searched) for name, searched in rates.SEARCHED[chars].items()}
-    assert set(found) == set(CURVES) and all(len(searched) > 1 for searched in found.values())
-    assert len(found["no-context"]) >= len(found["anneal"])  # plain fine-tuning's search is as generous as ours
+    assert found == {name: list(searched) for name, searched in rates.SEARCHED[task].items()}
+    assert set(found) == set(CURVES)
+    assert all(len(found[name]) > 2 for name in ("anneal", "fixed:0.2", "no-context"))
     described = [describe(job) for job in plan([search.name], "overnight", tmp_path).jobs]
     assert len(set(described)) == len(described)  # each is told from the next
     planned = figure.configs("overnight")
-    shown = {models.place(unit.config["learned"][0]) for unit in planned if unit.config["seed"] == 0}
-    assert len(places & shown) == len(found)  # nothing is taught twice
+    shown = {models.place(unit.config["learned"][0]) for unit in planned}
+    assert len(places & shown) == (len(found) if task[0] == 5 else 0)  # nothing is taught twice
+    if task[0] == 3:  # where the search has a seed of its own
+        assert {unit.config["seed"] for unit in search.configs("overnight")}.isdisjoint(
+            unit.config["seed"] for unit in planned
+        )
+
+
+def test_all_six_curves_are_asked_how_much_they_lean_on_the_book(tmp_path: Path) -> None:
+    models = Models(tmp_path)
+    for experiment, figure in (
+        (reliance.EXPERIMENT, sample_efficiency.EXPERIMENT),
+        (reliance.OF_TEN, five_levels.LARGER),
+    ):
+        units = experiment.configs("overnight")
+        assert [unit.config["model"] for unit in units] == ["reader", *CURVES]
+        shown = {models.place(unit.config["learned"][0]) for unit in figure.configs("overnight")}
+        assert {models.place(unit.config["learned"][0]) for unit in units} <= shown  # nothing is taught for it alone
 
 
 def test_fewer_examples_have_as_many_more_passes(tmp_path: Path) -> None:

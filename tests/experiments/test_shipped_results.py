@@ -10,6 +10,7 @@ import pytest
 
 from openbook.experiments import EXPERIMENTS, Experiment
 from openbook.experiments.figures import Chart
+from openbook.experiments.models import Models
 from openbook.report.svg import file_svg
 
 FOLDER = Path(__file__).parents[2] / "docs" / "results"
@@ -35,6 +36,8 @@ def test_rows_in_the_docs_are_those_of_the_plan_and_say_what_made_them(experimen
     assert all(unit["environment"] and unit["models"] for unit in shipped)
 
 
-def told(config: dict[str, object]) -> str:
-    """What a unit is about; how its models are told may be spelled in another way since."""
-    return json.dumps({key: value for key, value in config.items() if key != "learned"}, sort_keys=True)
+def told(config: dict[str, Any]) -> str:
+    """What a unit is about, and what the settings of its models come to, which may be spelled in another way since."""
+    models = Models(Path("models"))
+    meant = {**config, "learned": [models.meaning(spec) for spec in config["learned"]]}
+    return json.dumps(meant, sort_keys=True)

@@ -8,6 +8,7 @@ import signal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -150,6 +151,25 @@ def test_a_course_that_is_stopped_and_gone_on_with_leaves_the_same_run(
     assert said == ["going on from step 12"] and result["resumed_from"] == 12
     for name in ("metrics.jsonl", "model/model.safetensors"):
         assert (tmp_path / "broken" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
+
+
+def test_an_exam_that_was_failed_is_not_sat_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing can be read after a few steps, so every end of the course is followed by an exam of other strings."""
+    asked: list[bytes] = []
+
+    def watched(model: Any, encoder: Any, source: Any, *rest: Any) -> Any:
+        drawn, _ = source.translations(np.arange(8))
+        asked.append(drawn.strings[:, 0].tobytes())
+        return examine(model, encoder, source, *rest)
+
+    monkeypatch.setattr("openbook.training.prepare.examine", watched)
+    monkeypatch.setattr(Lesson, "_running", lambda *_: 1.0)  # as if every stage were mastered at once
+    task = {"depth": 1, "chars": 3, "lengths": [4, 8], "codebook": "fresh", "text": "composite"}
+    reading = {**SETTINGS.model_dump(), "most_steps": 24, "final_steps": 4}
+    config = validated(RunConfig, {"task": task, "reading": reading, "exam": {"samples": 8}})
+    result = carry_out_reading(config, tmp_path / "run")
+    assert result["exams"] == len(asked) > 1 and not result["capable"]
+    assert len(set(asked)) == len(asked)
 
 
 def test_a_reader_kept_in_half_precision_is_the_one_that_was_examined(tmp_path: Path) -> None:

@@ -1,11 +1,11 @@
-"""What the curves of five levels owe to their learning rate: the same runs at lower and higher ones."""
+"""What the curves of the main figure owe to their learning rate: the same runs at lower and higher ones."""
 
 from __future__ import annotations
 
 import functools
 from typing import Any
 
-from openbook.experiments import efficiency_claims, five_levels, sample_efficiency
+from openbook.experiments import curricula, efficiency_claims, five_levels, sample_efficiency
 from openbook.experiments.curricula import CURVES
 from openbook.experiments.experiment import Claim, Experiment, Rows, Scale, Unit
 from openbook.experiments.figures import Axis, Chart, Level, Panel, Series, Table, share
@@ -13,38 +13,48 @@ from openbook.experiments.models import Models
 from openbook.records import Run
 
 OF_ALL = 0.036  # of `student-deep`
-# By characters of an alphabet; the curves that learn, here or with more samples, have three.
-SEARCHED: dict[int, dict[str, tuple[float, ...]]] = {
-    8: {
-        "anneal": (0.012, 0.024, 0.036),
+THREE_LEVELS = 4000, 3  # samples, and a seed that the figure does not have
+# By levels and characters; on five levels the curves that learn, there or with more samples, have three or more.
+SEARCHED: dict[tuple[int, int], dict[str, tuple[float, ...]]] = {
+    (3, 8): dict.fromkeys(CURVES, (0.01, 0.02, 0.04)),
+    (5, 8): {
+        "anneal": (0.012, 0.024, 0.036, 0.048),
         "fixed:0.2": (0.048, 0.096, 0.144),
         "no-context": (0.012, 0.036, 0.072),
         "no-dropout": (0.018, 0.036),
         "wrong-context": (0.018, 0.036),
         "no-icl": (0.018, 0.036),
     },
-    10: {
+    (5, 10): {
         "anneal": (0.024, 0.036, 0.048),
         "fixed:0.2": (0.024, 0.048, 0.096),
         "no-context": (0.012, 0.036, 0.072),
-        "no-dropout": (0.018, 0.036),
-        "wrong-context": (0.018, 0.036),
-        "no-icl": (0.018, 0.036),
+        "no-dropout": (0.036,),  # these three stay at chance at every rate of the smaller tasks
+        "wrong-context": (0.036,),
+        "no-icl": (0.036,),
     },
 }
 
 
-def configs(scale: Scale, chars: int) -> list[Unit]:
-    """Every curve at its rates; those it has in the figure of five levels are the very runs of that figure."""
+def configs(scale: Scale, depth: int, chars: int) -> list[Unit]:
+    """Every curve at its rates."""
     if scale != "overnight":
         return []
-    units = []
-    for name, searched in SEARCHED[chars].items():
-        its_own = five_levels.OWN_RATE.get((name, chars), OF_ALL)
-        for rate in searched:
-            told = {} if rate == its_own else {five_levels.RATE: rate}
-            units.append(five_levels.unit(name, five_levels.SAMPLES[chars], chars, 0, **told))
-    return units
+    unit = _of_three if depth == 3 else _of_five
+    return [unit(name, chars, rate) for name, rates in SEARCHED[depth, chars].items() for rate in rates]
+
+
+def _of_three(name: str, chars: int, rate: float) -> Unit:
+    samples, seed = THREE_LEVELS
+    spec = curricula.student("overnight", name, samples, seed, **{five_levels.RATE: rate})
+    return sample_efficiency.unit(name, samples, seed, chars, spec)
+
+
+def _of_five(name: str, chars: int, rate: float) -> Unit:
+    """At the rate that a curve has in the figure it is the very run of the figure."""
+    its_own = five_levels.OWN_RATE.get((name, chars), OF_ALL)
+    told = {} if rate == its_own else {five_levels.RATE: rate}
+    return five_levels.unit(name, five_levels.SAMPLES[chars], chars, 0, **told)
 
 
 def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
@@ -111,22 +121,31 @@ def _series(rows: Rows, key: str) -> list[Series]:
     ]
 
 
-def _experiment(name: str, chars: int, title: str, story: str) -> Experiment:
+def _experiment(name: str, depth: int, chars: int, title: str, story: str) -> Experiment:
     return Experiment(
         name=name,
         title=title,
         paper="Figure 2, section 3.2",
         story=story,
-        configs=functools.partial(configs, chars=chars),
+        configs=functools.partial(configs, depth=depth, chars=chars),
         run=run,
         draw=functools.partial(draw, name=name),
         claims=claims,
-        differs="The paper names its rate and shows no search. One seed, and one size of the figure of five levels.",
+        differs="The paper names its rate and shows no search. One seed and one size.",
     )
 
 
+THREE = _experiment(
+    "sample-efficiency-rates",
+    3,
+    8,
+    "The six curricula at other learning rates",
+    "Does a curve of the main figure lose because its learning rate is wrong? All six at half and at twice the rate "
+    "that they have there, on a seed that is not in the figure, and each is judged at its best.",
+)
 EXPERIMENT = _experiment(
     "five-levels-rates",
+    5,
     8,
     "Five levels at other learning rates",
     "Is plain fine-tuning at chance because its learning rate is wrong? Most curves of five levels have the rate "
@@ -134,7 +153,9 @@ EXPERIMENT = _experiment(
 )
 LARGER = _experiment(
     "five-levels-ten-rates",
+    5,
     10,
     "Five levels and alphabets of ten at other learning rates",
-    "The same for the larger task: every curve at its own rate and at others, and each is judged at its best.",
+    "The same for the larger task: annealing, fixed dropout and plain fine-tuning at lower and higher rates, and each "
+    "is judged at its best.",
 )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
+from openbook.experiments import five_levels
 from openbook.experiments.curricula import CURVES, llama, student
 from openbook.experiments.experiment import Claim, Experiment, Rows, Scale, Unit, judge, unmeasured
 from openbook.experiments.figures import Axis, Chart, Level, Panel, Series, Table, share
@@ -19,19 +22,26 @@ SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
 def configs(scale: Scale) -> list[Unit]:
-    names = ("anneal", "fixed:0.2", "no-context", "no-dropout")
     if scale == "paper":
-        specs = {name: llama(name, 100_000, 8) for name in names}
-        reader = "llama-3b-stage1-n8"
-    elif scale == "smoke":
-        specs = {name: student(scale, name, 32) for name in ("anneal", "no-context")}
-        reader = None
-    else:
-        specs = {name: student(scale, name, 4000) for name in names}
-        reader = "student-3-8"
-    units = [Unit({"model": name, "exam": 256, "learned": [spec]}, seconds=7.0) for name, spec in specs.items()]
+        return _units({name: llama(name, 100_000, 8) for name in CURVES}, "llama-3b-stage1-n8")
+    if scale == "smoke":
+        return _units({name: student(scale, name, 32) for name in ("anneal", "no-context")}, None)
+    return _units({name: student(scale, name, 4000) for name in CURVES}, "student-3-8")
+
+
+def configs_of_ten(scale: Scale) -> list[Unit]:
+    """The models of five levels and ten characters, which are there for their own figure, at overnight scale only."""
+    if scale != "overnight":
+        return []
+    specs = {name: five_levels.learned(name, five_levels.SAMPLES[10], 10) for name in CURVES}
+    return _units(specs, "student-5-10", seconds=60.0)
+
+
+def _units(specs: dict[str, dict[str, Any]], reader: str | None, seconds: float = 7.0) -> list[Unit]:
+    units = [Unit({"model": name, "exam": 256, "learned": [spec]}, seconds) for name, spec in specs.items()]
     if reader is not None:
-        units.insert(0, Unit({"model": READER, "exam": 256, "learned": [specs["anneal"]], "readers": [reader]}, 7.0))
+        before = {"model": READER, "exam": 256, "learned": [specs["anneal"]], "readers": [reader]}
+        units.insert(0, Unit(before, seconds))
     return units
 
 
@@ -65,20 +75,20 @@ def _label(name: str) -> str:
     return "Before: can read, knows nothing" if name == READER else CURVES[name].label
 
 
-def draw(rows: Rows) -> list[Chart | Table]:
+def draw(rows: Rows, name: str) -> list[Chart | Table]:
     if not rows:
         return []
     names = list(dict.fromkeys(row["model"] for row in rows))
     series, cells = [], []
-    for name in names:
-        mine = sorted((r for r in rows if r["model"] == name and r["book"] == "right"), key=lambda r: r["open"])
-        colour = 7 if name == READER else CURVES[name].colour
+    for model in names:
+        mine = sorted((r for r in rows if r["model"] == model and r["book"] == "right"), key=lambda r: r["open"])
+        colour = 7 if model == READER else CURVES[model].colour
         points = [(row["open"], row["accuracy"]) for row in mine]
-        series.append(Series(_label(name), points, colour, [(row["low"], row["high"]) for row in mine]))
-        others = [next((r for r in rows if r["model"] == name and r["book"] == book), None) for book in OTHER_BOOKS]
-        cells.append([_label(name), *(f"{row['accuracy']:.1%}" if row else "" for row in [*mine, *others])])
+        series.append(Series(_label(model), points, colour, [(row["low"], row["high"]) for row in mine]))
+        others = [next((r for r in rows if r["model"] == model and r["book"] == book), None) for book in OTHER_BOOKS]
+        cells.append([_label(model), *(f"{row['accuracy']:.1%}" if row else "" for row in [*mine, *others])])
     said = ", ".join(
-        f"{_label(name)}: {_at(rows, name, 0):.0%} closed and {_at(rows, name, 1):.0%} open" for name in names
+        f"{_label(model)}: {_at(rows, model, 0):.0%} closed and {_at(rows, model, 1):.0%} open" for model in names
     )
     panel = Panel(
         "Right book",
@@ -88,9 +98,9 @@ def draw(rows: Rows) -> list[Chart | Table]:
         [Level(rows[0]["chance"], "chance")],
     )
     return [
-        Chart("context-reliance", "How much the models lean on the book", f"Accuracy: {said}.", [panel],
+        Chart(name, "How much the models lean on the book", f"Accuracy: {said}.", [panel],
               "256 new strings for each point; intervals are clustered by string."),
-        Table("context-reliance-table", "The same in numbers",
+        Table(f"{name}-table", "The same in numbers",
               ["model", *(f"{share:.0%} open" for share in sorted({r["open"] for r in rows})), *OTHER_BOOKS.values()],
               cells),
     ]  # fmt: skip
@@ -131,16 +141,31 @@ def claims(rows: Rows) -> list[Claim]:
     return found
 
 
-EXPERIMENT = Experiment(
-    name="context-reliance",
-    title="How much the models lean on the book",
-    paper="Sections 2.4 and 3.2; no figure",
-    story="The exam with the book closed, a quarter, half, three quarters and fully open, and with a wrong book. A "
+def _experiment(name: str, title: str, story: str, planned: Callable[[Scale], list[Unit]]) -> Experiment:
+    return Experiment(
+        name=name,
+        title=title,
+        paper="Sections 2.4 and 3.2; no figure",
+        story=story,
+        configs=planned,
+        run=run,
+        draw=functools.partial(draw, name=name),
+        claims=claims,
+        version=2,  # the reader sits an exam of many codebooks
+    )
+
+
+EXPERIMENT = _experiment(
+    "context-reliance",
+    "How much the models lean on the book",
+    "The exam with the book closed, a quarter, half, three quarters and fully open, and with a wrong book. A "
     "reader rises from chance to certainty as the book opens. A model that has internalised the book is flat at the "
     "top; one that was always shown the book stays a reader. The wrong book shows whom the model believes.",
-    configs=configs,
-    run=run,
-    draw=draw,
-    claims=claims,
-    version=2,  # the reader sits an exam of many codebooks
+    configs,
+)
+OF_TEN = _experiment(
+    "context-reliance-five-levels",
+    "How much they lean on five books of ten characters",
+    "The same exam of the models that were taught five levels with alphabets of ten.",
+    configs_of_ten,
 )

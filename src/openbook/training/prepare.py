@@ -19,7 +19,15 @@ from openbook.training.exam import Row, examine
 from openbook.training.processes import check_alone
 from openbook.training.reading import Lesson
 from openbook.training.resume import stopping_at_signals
-from openbook.training.run import accuracy_of, data_record, sources_of, taken_up, where_to_start
+from openbook.training.run import (
+    EXAM_START,
+    accuracy_of,
+    data_record,
+    sources_of,
+    taken_up,
+    task_source,
+    where_to_start,
+)
 
 LOG_EVERY = 10  # steps
 CHECKPOINT_EVERY = 100
@@ -62,10 +70,12 @@ def carry_out_reading(
     encoder = Encoder(lesson.course.tokenizer, exam_source.bank, think=config.think, loss=config.training.loss)
 
     def sit() -> list[Row]:
+        """An exam of its own each time: one that is sat until it is passed says too much."""
         exam, book = config.exam, config.curriculum
+        questions = task_source(task, exam.samples, EXAM_START + lesson.exams * exam.samples, exam_source.bank)
         shares = (0.0, 1.0)
         return examine(
-            lesson.reader(), encoder, exam_source, book, shares, False, exam.samples, config.seed, exam.batch_size
+            lesson.reader(), encoder, questions, book, shares, False, exam.samples, config.seed, exam.batch_size
         )
 
     with run.lock(), stopping_at_signals() as stopped:
@@ -106,6 +116,7 @@ def carry_out_reading(
         result = {
             "steps": lesson.step,
             "samples": lesson.samples,
+            "exams": lesson.exams + 1,
             "accuracy": accuracy,
             "capable": accuracy["open_book"] >= config.reading.capable,
             "threshold": config.reading.capable,

@@ -125,10 +125,11 @@ class Lesson:
         self._peaks = [group["lr"] for group in self.optimizer.param_groups]
         self.step = self.samples = self.stage = self.ending = 0
         self.recent: list[float] = []
+        self.exams = 0  # that were failed
 
     def counters(self) -> dict[str, Any]:
         """What a checkpoint must hold besides weights and optimiser."""
-        names = ("step", "samples", "stage", "ending", "recent")
+        names = ("step", "samples", "stage", "ending", "recent", "exams")
         return {name: getattr(self, name) for name in names}
 
     def restore(self, counters: dict[str, Any]) -> None:
@@ -208,6 +209,7 @@ class Lesson:
     def go_on(self) -> None:
         """The rate went to zero too early: back to the last stage at its full rate, until it is mastered again."""
         self.ending, self.recent = 0, []
+        self.exams += 1
 
     def reader(self) -> StudentForCausalLM:
         """The student as it is now, with layers of its own and weights as they are kept."""
