@@ -49,6 +49,13 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out.strip() == __version__
 
 
+def test_the_package_can_be_called_without_its_script() -> None:
+    done = subprocess.run([sys.executable, "-m", "openbook", "--version"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0 and done.stdout.strip() == __version__
+    wrong = subprocess.run([sys.executable, "-m", "openbook", "lern"], capture_output=True, text=True, timeout=60)
+    assert wrong.returncode == 2 and "learn" in wrong.stderr
+
+
 def test_the_overview_is_quick_and_imports_nothing_heavy() -> None:
     heavy = ("torch", "transformers", "numpy", "altair", "openbook.task")
     code = (
