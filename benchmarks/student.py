@@ -8,6 +8,8 @@ that they may not see.
 `padding`: tokens of a step that are padding, in percent.
 `share of ...`: where a step's time goes, as torch's profiler sees it, in percent.
 
+`reading, ...`: the same two of a step of `openbook prepare`, in the last stage of its course.
+
 Everything on one thread, MLT(3, 8) and MLT(5, 8), strings of 20 to 40 characters, the book open.
 """
 
@@ -31,9 +33,11 @@ from openbook.book.translations import Translations
 from openbook.curriculum import Plan, curriculum_named
 from openbook.task import Codebook
 from openbook.training.batches import Collator, PositionDataset
+from openbook.training.config import ReadingConfig
 from openbook.training.encode import Encoder
 from openbook.training.models import make_tokenizer
 from openbook.training.optimizers import muon_adamw
+from openbook.training.reading import Lesson
 from openbook.training.student import StudentForCausalLM
 from openbook.training.student_words import student_config
 from openbook.training.targets import summed_loss, target_logits
@@ -100,6 +104,26 @@ def shares(step: Callable[[], None]) -> dict[str, float]:
     return {**found, "all else": 100 - sum(found.values())}
 
 
+def reading_course(depth: int) -> tuple[float, float]:
+    """Of a step of the course: the share of time that its examples take to make, and of its tokens that are padding."""
+    lesson = Lesson(depth, 8, (20, 40), 0, ReadingConfig())
+    lesson.stage = len(lesson.stages) - 1
+    for lesson.step in range(10 * STEPS):  # what is made once, for every length, is made
+        lesson.batch()
+    lesson.take_step()
+    making = whole = padding = tokens = 0.0
+    for _ in range(2 * STEPS):
+        start = time.process_time()
+        batch = lesson.batch()
+        making += time.process_time() - start
+        padding += float((batch.ids == lesson.course.tokenizer.pad_token_id).sum())
+        tokens += batch.ids.numel()
+        start = time.process_time()
+        lesson.take_step()  # which makes the same batch once more
+        whole += time.process_time() - start
+    return making / whole, padding / tokens
+
+
 def measure() -> Iterator[Row]:
     torch.set_num_threads(1)
     for depth in (3, 5):
@@ -127,6 +151,10 @@ def measure() -> Iterator[Row]:
         tokens = [batch["attention_mask"] for step in batches for batch in step["micro_batches"]]
         padding = 1 - sum(int(mask.sum()) for mask in tokens) / sum(mask.numel() for mask in tokens)
         yield Row("padding", 100 * padding, "%", goal=10, better="less", extra=at, at=f"d={depth}")
+        making, padding = reading_course(depth)
+        at = {"depth": depth}
+        yield Row("reading, generator", 100 * making, "%", better="less", extra=at, at=f"d={depth}")
+        yield Row("reading, padding", 100 * padding, "%", goal=10, better="less", extra=at, at=f"d={depth}")
 
 
 if __name__ == "__main__":

@@ -153,11 +153,15 @@ class Lesson:
     def levels(self) -> int:
         return self.stages[self.stage].levels
 
+    def batch(self) -> ReadingBatch:
+        """The examples of the next step: the longer they are, the fewer."""
+        here = self.stages[self.stage]
+        size = max(2, self.settings.batch_size // (1 if here.levels < 2 else 2 if not self._last else 4))
+        return self.course.batch(here, self.step, size, self.settings.missing)
+
     def take_step(self) -> dict[str, Any]:
         """One step of training; returns the loss and the accuracy at each level, on examples with all pages."""
-        settings, here = self.settings, self.stages[self.stage]
-        size = max(2, settings.batch_size // (1 if here.levels < 2 else 2 if not self._last else 4))
-        batch = self.course.batch(here, self.step, size, settings.missing)
+        settings, here, batch = self.settings, self.stages[self.stage], self.batch()
         known, looked_up, states = passes(self.model, batch)
         loss = self._loss(known, batch.wanted) + self._loss(looked_up, batch.shifted)
         if self.model.config.writes:
@@ -168,7 +172,7 @@ class Lesson:
         self._set_rates(here)
         self.optimizer.step()
         by_level = accuracy(known, batch)
-        self.step, self.samples = self.step + 1, self.samples + size
+        self.step, self.samples = self.step + 1, self.samples + len(batch.ids)
         score = by_level[-1]
         if here.ends and not self._last:
             score = min(score, accuracy(known, batch, self._end)[-1])
