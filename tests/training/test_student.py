@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, LlamaConfig, LlamaModel
 
 import openbook
 from openbook.book import Translations
@@ -92,6 +92,29 @@ def test_a_rule_is_the_sum_of_its_parts(model: StudentForCausalLM) -> None:
     expected = expected + embedding.level[1] + embedding.kind[1]
     torch.testing.assert_close(embedding(torch.tensor([[token]]))[0, 0], expected)
     assert config.vocab_size == len(tokenizer)
+
+
+def test_between_embedding_and_head_stands_a_stock_llama(
+    source: Translations, encoder: Encoder, model: StudentForCausalLM
+) -> None:
+    """Its weights in a `LlamaModel` that knows nothing of students, which is given vectors, positions and a mask."""
+    ids = batch_of(source, encoder, "no-dropout")["input_ids"]
+    shape = {key: value for key, value in model.config.to_dict().items() if key in LlamaConfig().to_dict()}
+    stock = LlamaModel(LlamaConfig(**{**shape, "architectures": None, "model_type": "llama"})).eval()
+    weights = {name: value for name, value in model.model.state_dict().items() if not name.startswith("embed_tokens")}
+    assert set(stock.state_dict()) - set(weights) == {"embed_tokens.weight"}
+    stock.load_state_dict(weights, strict=False)
+    where = Geometry(ids, model.config)
+    with torch.inference_mode():
+        hidden = stock(
+            inputs_embeds=model.model.embed_tokens(ids),
+            position_ids=where.positions,
+            attention_mask=where.mask(torch.float32),
+        ).last_hidden_state
+        answers = ~where.padding
+        torch.testing.assert_close(
+            model.lm_head(hidden)[answers], model(input_ids=ids).logits[answers], atol=1e-5, rtol=1e-5
+        )
 
 
 def test_rules_all_have_position_zero_and_matter(
