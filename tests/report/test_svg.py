@@ -46,6 +46,23 @@ def test_a_heatmap_has_a_cell_for_every_number_and_none_for_nothing() -> None:
     assert cells[0].attrib["fill"] == heat(0) and cells[1].attrib["fill"] == heat(1)
 
 
+def _labels(panel: Panel) -> dict[str, ElementTree.Element]:
+    return {found.text or "": found for found in ElementTree.fromstring(panel_svg(panel, "")).iter() if found.text}
+
+
+@pytest.mark.parametrize(("last", "below"), [(0.15, True), (0.1, False), (0.9, False)])
+def test_the_name_of_a_level_stands_where_no_curve_ends(last: float, below: bool) -> None:
+    panel = Panel("", Axis("x"), share("y"), [Series("a", [(0, 0.9), (1, last)], 0)], [Level(0.125, "chance")])
+    line = HEIGHT - BOTTOM - 0.125 * (HEIGHT - TOP - BOTTOM)
+    assert (float(_labels(panel)["chance"].attrib["y"]) > line) == below
+
+
+def test_no_label_of_an_axis_reaches_over_the_edge() -> None:
+    panel = Panel("", Axis("x", form="percent", low=0, high=1), share("y"), [Series("a", [(0, 0.9), (1, 0.2)], 0)])
+    place = float(_labels(panel)["100 %"].attrib["x"])
+    assert WIDTH - RIGHT - 8 < place <= WIDTH - 15  # a letter is about six wide
+
+
 def test_a_panel_speaks_and_takes_the_focus() -> None:
     root = parsed(PANEL)
     assert root.attrib["role"] == "img" and root.attrib["tabindex"] == "0"

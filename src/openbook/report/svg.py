@@ -15,6 +15,7 @@ from openbook.report.scales import Ruler, written
 
 WIDTH, HEIGHT = 380, 260  # of a panel: as wide as a phone, so that nothing is scaled down there
 LEFT, RIGHT, TOP, BOTTOM = 54, 12, 12, 44
+NAMED, LINE, LETTER = 36, 14, 6  # what the name of a level takes, how high a line of text is, how wide a letter
 FEW = 40  # a curve of at most so many points shows them
 ALONE = 1.35  # a file's only panel is drawn larger
 HIDDEN = 24  # places of a longer curve that tell their numbers
@@ -91,7 +92,7 @@ def _curves(panel: Panel, chart: str) -> str:
             f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{at:.1f}" y2="{at:.1f}" stroke="{AXIS}" '
             'stroke-dasharray="2 3"/>'
         )
-        levels_named.append(text(WIDTH - RIGHT - 2, at - 4, level.label, 10, SOFT, "end", HALO))
+        levels_named.append(text(WIDTH - RIGHT - 2, _beside(panel, x, y, at), level.label, 10, SOFT, "end", HALO))
     for series in sorted(panel.series, key=lambda s: not s.published):
         parts.append(_series(series, panel, x, y))
     frame, drawn = "".join(_frame(panel, x, y)), "".join([*parts, *levels_named])
@@ -101,6 +102,14 @@ def _curves(panel: Panel, chart: str) -> str:
         f'height="{HEIGHT - TOP - BOTTOM + 12}"/></clipPath>'
     )
     return f'{frame}{clip}<g clip-path="url(#{name})">{drawn}</g>'
+
+
+def _beside(panel: Panel, x: Ruler, y: Ruler, at: float) -> float:
+    """Where the name of a level stands at the right: above its line, or below if fewer points are there."""
+    right = WIDTH - RIGHT - NAMED
+    ends = [_y(y, py) - at for s in panel.series for px, py in s.points if math.isfinite(py) and _x(x, px) > right]
+    above, below = (sum(0 < side * end < LINE for end in ends) for side in (-1, 1))
+    return at + 12 if below < above and at + LINE < HEIGHT - BOTTOM else at - 4
 
 
 def _x(ruler: Ruler, value: float) -> float:
@@ -120,7 +129,8 @@ def _frame(panel: Panel, x: Ruler, y: Ruler) -> Iterator[str]:
     for tick in x.ticks(6):
         at = _x(x, tick)
         yield f'<line x1="{at:.1f}" x2="{at:.1f}" y1="{bottom}" y2="{bottom + 4}" stroke="{AXIS}"/>'
-        yield text(at, bottom + 16, x.label(tick))
+        half = LETTER * len(x.label(tick)) / 2  # no label reaches over the edge
+        yield text(min(at, WIDTH - half), bottom + 16, x.label(tick))
     yield f'<line x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{bottom}" y2="{bottom}" stroke="{AXIS}"/>'
     yield text((LEFT + WIDTH - RIGHT) / 2, HEIGHT - 8, panel.x.label, 11.5, INK)
     middle = (TOP + bottom) / 2
