@@ -34,7 +34,7 @@ def configs_of_ten(scale: Scale) -> list[Unit]:
     if scale != "overnight":
         return []
     specs = {name: five_levels.learned(name, five_levels.SAMPLES[10], 10) for name in CURVES}
-    return _units(specs, "student-5-10", seconds=60.0)
+    return _units(specs, "student-5-10", seconds=20.0)
 
 
 def _units(specs: dict[str, dict[str, Any]], reader: str | None, seconds: float = 7.0) -> list[Unit]:
