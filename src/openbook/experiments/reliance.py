@@ -91,7 +91,7 @@ def draw(rows: Rows, name: str) -> list[Chart | Table]:
         f"{_label(model)}: {_at(rows, model, 0):.0%} closed and {_at(rows, model, 1):.0%} open" for model in names
     )
     panel = Panel(
-        "Right book",
+        f"MLT({rows[0]['depth']}, {rows[0]['chars']}), right book",
         Axis("share of the book that is open", form="percent", low=0, high=1),
         share("accuracy"),
         series,
