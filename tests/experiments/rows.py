@@ -64,7 +64,17 @@ def reliance(fresh: float = 0.999, **changed: tuple[float, float]) -> list[dict[
     ends = {"reader": (0.125, 0.999), "anneal": (0.99, 0.995), "no-context": (0.2, 0.2), **changed}
     found = [(name, "right", share, a) for name, ab in ends.items() for share, a in zip((0.0, 1.0), ab, strict=True)]
     return [
-        {"model": name, "book": book, "open": share, "accuracy": a, "low": a, "high": a, "chance": 0.125, "depth": 3}
+        {
+            "model": name,
+            "book": book,
+            "open": share,
+            "accuracy": a,
+            "low": a,
+            "high": a,
+            "chance": 0.125,
+            "depth": 3,
+            "chars": 8,
+        }
         for name, book, share, a in [*found, ("reader", "fresh", 1.0, fresh)]
     ]
 
