@@ -36,8 +36,7 @@ TOLD: dict[str, dict[str, Any]] = {
     "wrong-context": {"curriculum": "patient", "curriculum.wrong": True},
     "no-icl": {"curriculum": "patient", "training.freeze": []},
 }
-# Fixed dropout does better at higher rates (`rates`; with ten characters 0.048 was a little better than 0.096 on 24,000
-# samples); all others have that of `student-deep`.
+# Fixed dropout does better at higher rates (`rates`); all others have that of `student-deep`.
 OWN_RATE = {("fixed:0.2", 8): 0.096, ("fixed:0.2", 10): 0.048}
 ALL_WEIGHTS: dict[str, Any] = {"training.freeze": [], RATE: 0.02, "training.decay": 0.12}
 NOTE = (
