@@ -19,7 +19,7 @@ LAYERS = [
     {"theory", "probes", "audit"},
     {"experiments"},
     {"report"},
-    {"cli", "commands"},
+    {"cli", "commands", "__main__"},
 ]
 LAYER = {name: number for number, names in enumerate(LAYERS) for name in names}
 FORBIDDEN = {("theory", "training")}
