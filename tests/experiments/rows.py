@@ -54,6 +54,13 @@ def rates(**changed: dict[float, float]) -> list[dict[str, Any]]:
     ]
 
 
+def plain(times: int = 20, slow: float = 0.14) -> list[dict[str, Any]]:
+    """Annealing, and plain fine-tuning with so many times as many samples at two learning rates."""
+    found = rates(anneal={0.012: 0.99}, no_context={0.01: slow, 0.02: 0.13})
+    sizes = {"anneal": 4000, "no-context": times * 4000}
+    return [{**row, "samples": sizes[row["curve"]]} for row in found if row["curve"] in sizes]
+
+
 def passes(anneal: float = 0.99, no_context: float = 0.13) -> list[dict[str, Any]]:
     """Two sizes of annealing and one of plain fine-tuning."""
     found = efficiency(anneal={2000: anneal, 8000: anneal}, no_context={8000: no_context})

@@ -49,6 +49,11 @@ WORLDS: list[tuple[str, list[dict[str, Any]], list[tuple[list[dict[str, Any]], s
         for name in ("sample-efficiency-rates", "five-levels-rates", "five-levels-ten-rates")
     ),
     (
+        "five-levels-plain",
+        made.plain(),
+        [(made.plain(times=5, slow=0.95), "10x less")],  # one rate is enough
+    ),
+    (
         "five-levels-passes",
         made.passes(),
         [(made.passes(no_context=0.9), "over plain fine-tuning"), (made.passes(anneal=0.2), "over plain fine-tuning")],
@@ -167,6 +172,7 @@ def test_without_rows_nothing_is_claimed_and_nothing_drawn(experiment: Any) -> N
     ("name", "rows", "words"),
     [
         ("sample-efficiency", made.efficiency(no_context={1000: 0.125, 4000: 0.2}), "10x less"),  # not tried that far
+        ("five-levels-plain", made.plain(times=5), "10x less"),
         ("sample-efficiency", made.efficiency(fixed={500: 0.1, 8000: 1.0}), "learns the fastest"),  # no size of both
         ("selective-internalisation", made.selective(0.14, seen=0.3), "only the rules"),  # nothing was learned
         ("recovery", made.asked("void"), "cannot be recovered"),  # the positive control was not caught
@@ -174,7 +180,16 @@ def test_without_rows_nothing_is_claimed_and_nothing_drawn(experiment: Any) -> N
         ("stitching", made.stitched(dict.fromkeys(("anneal", "fixed:0.2"), [[[1, 6]]] * 3)), "on the curriculum"),
         ("lemmas", [*made.lemmas(), {**made.lemmas()[0], "name": "decay-rate", "holds": False}], "for every d"),
     ],
-    ids=["factor", "no size of both", "selective", "void audit", "all learned at once", "all layers", "no proof"],
+    ids=[
+        "factor",
+        "factor at rates",
+        "no size of both",
+        "selective",
+        "void audit",
+        "all learned at once",
+        "all layers",
+        "no proof",
+    ],
 )
 def test_too_little_evidence_is_called_that(name: str, rows: list[dict[str, Any]], words: str) -> None:
     assert [verdict for claim, verdict in verdicts(name, rows).items() if words in claim] == ["unclear"]

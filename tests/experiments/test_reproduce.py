@@ -10,7 +10,7 @@ import pytest
 
 from openbook.curriculum import PRESETS, curriculum_named
 from openbook.errors import InputError
-from openbook.experiments import EXPERIMENTS, five_levels, passes, rates, reliance, sample_efficiency, select
+from openbook.experiments import EXPERIMENTS, five_levels, passes, plain, rates, reliance, sample_efficiency, select
 from openbook.experiments.curricula import CURVES
 from openbook.experiments.experiment import SCALES, Experiment
 from openbook.experiments.models import Models, finished, reader_flags, reader_seconds, taught
@@ -101,6 +101,7 @@ def test_the_laptop_scale_keeps_its_budget(tmp_path: Path) -> None:
         "sample-efficiency-rates",
         "five-levels-rates",
         "five-levels-ten-rates",
+        "five-levels-plain",
         "context-reliance-five-levels",
         "five-levels-passes",
         "selective-five-levels",
@@ -214,9 +215,9 @@ def test_five_levels_are_taught_as_their_table_says(tmp_path: Path) -> None:
 def test_five_levels_have_three_seeds_and_plain_fine_tuning_many_times_as_much(tmp_path: Path) -> None:
     units = [unit.config for unit in five_levels.EXPERIMENT.configs("overnight")]
     runs = Counter((unit["curve"], unit["samples"]) for unit in units)
-    thrice = {**{(name, 16_000): 3 for name in CURVES}, ("anneal", 20_000): 3, ("no-context", 320_000): 3}
-    once = {("anneal", 12_000): 1, ("anneal", 32_000): 1, ("fixed:0.2", 32_000): 1}
-    assert runs == {**thrice, **once}
+    sizes = [("anneal", 12_000), ("anneal", 20_000), ("fixed:0.2", 32_000), ("fixed:0.2", 64_000)]
+    thrice = [*((name, 16_000) for name in CURVES), *sizes, ("no-context", 320_000)]
+    assert runs == {**dict.fromkeys(thrice, 3), ("anneal", 32_000): 1}
     models = Models(tmp_path)
     assert len({models.place(unit["learned"][0]) for unit in units}) == len(units)
     told = {(u["curve"], u["samples"], u["seed"]): models.config(u["learned"][0]) for u in units}
@@ -277,6 +278,19 @@ def test_all_six_curves_are_asked_how_much_they_lean_on_the_book(tmp_path: Path)
         assert {models.place(unit.config["learned"][0]) for unit in units} <= shown  # nothing is taught for it alone
 
 
+def test_plain_fine_tuning_is_searched_where_it_has_the_most(tmp_path: Path) -> None:
+    """Nothing is taught for it but plain fine-tuning at other rates, and they differ in nothing else."""
+    models = Models(tmp_path)
+    units = [unit.config for unit in plain.EXPERIMENT.configs("overnight")]
+    shown = {models.place(unit.config["learned"][0]) for unit in five_levels.EXPERIMENT.configs("overnight")}
+    alone = [unit for unit in units if models.place(unit["learned"][0]) not in shown]
+    assert [(unit["curve"], unit["samples"], unit["seed"]) for unit in alone] == [("no-context", 320_000, 0)]
+    figure = five_levels.learned("no-context", 320_000, **five_levels.ALL_WEIGHTS)
+    told = [models.config(spec).model_dump() for spec in (alone[0]["learned"][0], figure)]
+    assert [config["training"].pop("matrix_learning_rate") for config in told] == [0.01, 0.02]
+    assert told[0] == told[1]
+
+
 def test_fewer_examples_have_as_many_more_passes(tmp_path: Path) -> None:
     models = Models(tmp_path)
     *annealed, plain = [models.config(unit.config["learned"][0]) for unit in passes.EXPERIMENT.configs("overnight")]
@@ -327,7 +341,7 @@ def test_rows_of_a_given_reader_stay_on_the_page_beside_others(tmp_path: Path) -
             write_unit(job.path, {key: [] if key == "rows" else {} for key in KEYS})
     both = with_neighbours(plan(["five-levels-rates"], "overnight", out, reader))
     (kept,) = (one for one in both.experiments if one.name == "five-levels")
-    assert len(both.found(kept).units) == 8
+    assert len(both.found(kept).units) == 10
     alone = with_neighbours(plan(["translation"], "overnight", out))  # which starts from no reader
     assert "five-levels" not in {one.name for one in alone.experiments}
 

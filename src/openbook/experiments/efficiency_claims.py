@@ -38,7 +38,7 @@ def _claims(rows: Rows) -> list[Claim]:
     reached = {name: _reaches(rows, name) for name in CURVES}
     return [
         _order(rows, reached),
-        _fewer(rows, reached),
+        fewer(rows),
         _perfect_without_context(rows, reached),
         *necessary(rows),
         _overlap(rows),
@@ -125,24 +125,26 @@ def _beside(rows: Rows, name: str) -> str:
     return f"{_mean(rows, name, sizes):.3f} (annealing {_mean(rows, 'anneal', sizes):.3f})"
 
 
-def _fewer(rows: Rows, reached: dict[str, int | None]) -> Claim:
+def fewer(rows: Rows) -> Claim:
+    """How many times as many samples plain fine-tuning needs."""
     claim = "Annealing requires 10x less samples than plain fine-tuning."
     threshold = (
         f"samples to {LEARNED:.0%}: plain fine-tuning needs at least {FACTOR} times annealing's; "
         "unclear if it was not tried that far"
     )
     plain = [row["samples"] for row in rows if row["curve"] == "no-context"]
-    if reached["anneal"] is None or not plain:
+    annealing, needed = (_reaches(rows, name) for name in ("anneal", "no-context"))
+    if annealing is None or not plain:
         return unmeasured(claim, threshold, f"annealing did not reach {LEARNED:.0%}, or there is no plain run")
-    needed, times = reached["no-context"], ratio(rows, "no-context", "anneal", LEARNED)
+    times = ratio(rows, "no-context", "anneal", LEARNED)
     numbers = {
-        "annealing reaches it at": reached["anneal"],
+        "annealing reaches it at": annealing,
         "plain fine-tuning": needed or f"not by {max(plain):,}",
         "times as many, between sizes": str(times) if times else f"not every seed of annealing reaches {LEARNED:.0%}",
     }
     if needed is not None:
-        return judge(claim, needed >= FACTOR * reached["anneal"], numbers, threshold)
-    return judge(claim, True, numbers, threshold, enough=max(plain) >= FACTOR * reached["anneal"])
+        return judge(claim, needed >= FACTOR * annealing, numbers, threshold)
+    return judge(claim, True, numbers, threshold, enough=max(plain) >= FACTOR * annealing)
 
 
 def _perfect_without_context(rows: Rows, reached: dict[str, int | None]) -> Claim:
