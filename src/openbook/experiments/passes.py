@@ -2,7 +2,7 @@
 
 The paper fixes one epoch. Under a curriculum that hides other rules each time, an example that comes again is not the
 same: its answer says something about other rules than before. Plain fine-tuning has the same examples for ten times as
-long, with all weights free and Muon at 0.02, as where it has more examples (`five_levels`).
+long, with all weights free and Muon at 0.02. That is too high a rate where it has many examples (`plain`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from openbook.experiments import efficiency_claims, rates
 from openbook.experiments.curricula import CURVES, mean_by, spread_by
 from openbook.experiments.experiment import Claim, Experiment, Rows, Scale, Unit
 from openbook.experiments.figures import Axis, Chart, Level, Panel, Series, Table, share
-from openbook.experiments.five_levels import ALL_WEIGHTS, SAMPLES, learned
+from openbook.experiments.five_levels import ALL_WEIGHTS, RATE, SAMPLES, learned
 from openbook.experiments.models import Models
 
 NAME = "five-levels-passes"
@@ -28,7 +28,7 @@ def configs(scale: Scale) -> list[Unit]:
     if scale != "overnight":
         return []
     annealed = [_unit("anneal", size, POSITIONS, seed) for size, seeds in SEEDS.items() for seed in seeds]
-    return [*annealed, _unit("no-context", MOST, LONGER * POSITIONS, 0, **ALL_WEIGHTS)]
+    return [*annealed, _unit("no-context", MOST, LONGER * POSITIONS, 0, **{**ALL_WEIGHTS, RATE: 0.02})]
 
 
 def _unit(name: str, samples: int, positions: int, seed: int, **settings: Any) -> Unit:
