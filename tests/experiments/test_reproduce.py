@@ -214,9 +214,9 @@ def test_five_levels_are_taught_as_their_table_says(tmp_path: Path) -> None:
 def test_five_levels_have_three_seeds_and_plain_fine_tuning_many_times_as_much(tmp_path: Path) -> None:
     units = [unit.config for unit in five_levels.EXPERIMENT.configs("overnight")]
     runs = Counter((unit["curve"], unit["samples"]) for unit in units)
-    sizes = [("anneal", 12_000), ("anneal", 20_000), ("no-context", 48_000), ("no-context", 160_000)]
+    sizes = [("anneal", 12_000), ("anneal", 20_000), ("no-context", 160_000)]
     thrice = [*((name, 16_000) for name in CURVES), *sizes]
-    once = [("anneal", 32_000), ("fixed:0.2", 32_000), ("fixed:0.2", 64_000)]
+    once = [("anneal", 32_000), ("fixed:0.2", 32_000), ("fixed:0.2", 64_000), ("no-context", 320_000)]
     assert runs == {**dict.fromkeys(thrice, 3), **dict.fromkeys(once, 1)}
     models = Models(tmp_path)
     assert len({models.place(unit["learned"][0]) for unit in units}) == len(units)

@@ -4,7 +4,7 @@ What differs from the runs on three levels stands in the config `student-deep`, 
 batches of 64, only the MLPs learn, Muon at 0.036. All curves have that, except that a student that cannot read must
 learn everything, and that fixed dropout does better at a higher rate (`rates`). Annealing, with the right book or a
 wrong one, has a schedule that hides rules of one phrasebook at a time first (`patient`). Plain fine-tuning has what the
-others have, and with eight characters also up to ten times as many samples, with all weights free and Muon at a rate
+others have, and with eight characters also up to twenty times as many samples, with all weights free and Muon at a rate
 that was searched for that length (`plain`).
 
 The same with alphabets of ten is an experiment of its own: a level then has 100 rules instead of 64.
@@ -35,7 +35,8 @@ OTHER_SIZES = {  # and how many seeds they have
     },
     10: {("anneal", 24_000): 3},
 }
-LONGER: dict[int, tuple[int, ...]] = {8: (3 * SAMPLES[8], 10 * SAMPLES[8]), 10: ()}  # plain, all weights free
+# Of plain fine-tuning, all weights free: how many seeds such sizes have.
+LONGER: dict[int, dict[int, int]] = {8: {10 * SAMPLES[8]: 3, 20 * SAMPLES[8]: 1}, 10: {}}
 RATE = "training.matrix_learning_rate"
 TOLD: dict[str, dict[str, Any]] = {
     "anneal": {"curriculum": "patient"},
@@ -57,7 +58,7 @@ def configs(scale: Scale, chars: int) -> list[Unit]:
     """At overnight scale only: a minute is too short for it, and the paper's own models are in the main figure."""
     if scale != "overnight":
         return []
-    other = OTHER_SIZES[chars].items()
+    other, plain = OTHER_SIZES[chars].items(), LONGER[chars].items()
     return [
         *(unit(name, SAMPLES[chars], chars, seed) for name in CURVES for seed in range(SEEDS)),
         *(
@@ -65,7 +66,7 @@ def configs(scale: Scale, chars: int) -> list[Unit]:
             for (name, size), seeds in other
             for seed in range(seeds)
         ),
-        *(unit("no-context", size, chars, seed, **ALL_WEIGHTS) for size in LONGER[chars] for seed in range(SEEDS)),
+        *(unit("no-context", size, chars, seed, **ALL_WEIGHTS) for size, seeds in plain for seed in range(seeds)),
     ]
 
 
@@ -107,7 +108,8 @@ EXPERIMENT = _experiment(
     "The paper's task has five phrasebooks, each built on the one before: one bigram of the answer depends on "
     "1 + 2 + 3 + 4 + 5 rules, and if a few of them are missing it says little about any. Here annealing first hides "
     "rules of one phrasebook at a time, a quarter and then all of it, before it hides all of them.",
-    "Annealing over 32,000 samples, and fixed dropout over 32,000 and 64,000, have one seed.",
+    "Annealing over 32,000 samples, fixed dropout over 32,000 and 64,000, and plain fine-tuning over 320,000 have one "
+    "seed.",
 )
 LARGER = _experiment(
     "five-levels-ten",

@@ -20,7 +20,7 @@ NAME = "five-levels-plain"
 CHARS = 8
 ANNEALED = 12_000, SAMPLES[CHARS]  # too few, and enough
 RUNS = {  # of plain fine-tuning: seeds by rate and samples; those at 0.01 are the very runs of the figure
-    **{(ALL_WEIGHTS[RATE], samples): SEEDS for samples in LONGER[CHARS]},
+    **{(ALL_WEIGHTS[RATE], samples): seeds for samples, seeds in LONGER[CHARS].items()},
     (0.02, 20 * SAMPLES[CHARS]): SEEDS,
 }
 
