@@ -100,6 +100,18 @@ def test_the_task_under_every_curriculum(curriculum: str, tmp_path: Path, told: 
     assert result["exam"][0]["chance"] == pytest.approx(1 / 3)
 
 
+def test_a_run_that_learned_nothing_says_what_to_try(
+    tmp_path: Path, told: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["learn", *TASK, "--samples", "8", "--curriculum", "no-dropout", "--set", "exam.samples=64"]
+    assert main([*command, "--out", str(tmp_path / "a")]) == 0
+    result = Run(tmp_path / "a").read("result.json")
+    words = " ".join(capsys.readouterr().out.split())
+    assert "never closes the book" in result["advice"] and result["advice"] in words
+    fresh, code = told(*command, "--set", "task.codebook=fresh", "--out", tmp_path / "b")
+    assert code == 0 and fresh["advice"] is None  # nothing is there to be learned by heart
+
+
 def test_prepare_then_learn(tmp_path: Path, told: Any) -> None:
     ready, code = told("prepare", *COT, *TASK, "--samples", 128, "--out", tmp_path / "ready")
     assert code == 0 and ready["steps"] == 2

@@ -364,6 +364,8 @@ def _show_result(result: dict[str, Any]) -> None:
     out.print(table)
     if result.get("skipped"):
         out.print(f"{result['skipped']:,} records could not be read and were left out", style="yellow")
+    if result.get("advice"):
+        out.print(result["advice"], style="yellow", markup=False)
     if "capable" in result:
         verdict = "[green]ICL-capable[/]" if result["capable"] else "[bold red]not ICL-capable[/]"
         out.print(f"{verdict}: open-book accuracy on fresh codebooks against a threshold of {result['threshold']:g}")

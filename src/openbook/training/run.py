@@ -26,6 +26,7 @@ from openbook.training.config import RunConfig, TaskConfig
 from openbook.training.encode import Encoder
 from openbook.training.exam import Row, examine
 from openbook.training.models import check_window, freeze, load_or_make, load_placed, window_of
+from openbook.training.outcome import advice
 from openbook.training.processes import Onlooker, check_world_size, is_first, wait_for_all
 from openbook.training.resume import ResumableTrainer, stopping_at_signals
 from openbook.training.settings import validated
@@ -248,13 +249,18 @@ def carry_out(
             )
         rows = sit((0.0, 1.0))
         run.save_model(model, tokenizer)
+        accuracy, chance = accuracy_of(rows), rows[0].chance
+        by_heart = not isinstance(source, Translations) or source.codebook is not None  # fresh ones are only read
         result = {
             "steps": steps,
             "samples": plan.size,
             "positions": plan.total,
-            "accuracy": vars(accuracy_of(rows)),
+            "accuracy": vars(accuracy),
             "exam": [row.as_dict() for row in rows],
-            "chance": rows[0].chance,
+            "chance": chance,
+            "advice": advice(**vars(accuracy), chance=chance, course=run.metrics(), curriculum=config.curriculum)
+            if by_heart
+            else None,
             "seconds": round(seconds, 2),
             "cpu_seconds": round(cpu_seconds, 2),
             "resumed_from": trainer.first_step,  # seconds are of what came after it
