@@ -224,3 +224,17 @@ def test_charts_say_in_words_what_is_to_be_seen(name: str, rows: list[dict[str, 
         if isinstance(chart, Chart):
             assert len(chart.alt) > 20 and chart.panels
     assert len({chart.name for chart in drawn}) == len(drawn)
+
+
+def test_plain_fine_tuning_is_told_by_its_better_run_and_by_its_way() -> None:
+    """A longer run may pass the line before a shorter one ends, and a second run on one seed may be the better."""
+    rows = made.plain(slow=0.95)
+    (plain,) = [row for row in rows if row["curve"] == "no-context" and row["rate"] == 0.01]
+    plain["curve_by_step"] = [{"step": step, "closed_book": step / 10} for step in range(1, 11)]
+    (experiment,) = select(["five-levels-plain"])
+    (claim,) = experiment.claims(rows)
+    assert claim.verdict == "holds" and claim.numbers["on its way, seed 0"] == 0.9 * 20 * 4000
+    early = {**plain, "samples": 9 * 4000, "curve_by_step": []}
+    for order in ((0.5, 0.92), (0.92, 0.5)):
+        (claim,) = experiment.claims([*rows, *({**early, "accuracy": accuracy} for accuracy in order)])
+        assert claim.verdict == "fails", order

@@ -214,9 +214,9 @@ def test_five_levels_are_taught_as_their_table_says(tmp_path: Path) -> None:
 def test_five_levels_have_three_seeds_and_plain_fine_tuning_many_times_as_much(tmp_path: Path) -> None:
     units = [unit.config for unit in five_levels.EXPERIMENT.configs("overnight")]
     runs = Counter((unit["curve"], unit["samples"]) for unit in units)
-    sizes = [("anneal", 12_000), ("anneal", 20_000), ("no-context", 160_000)]
+    sizes = [("anneal", 12_000), ("anneal", 20_000), ("no-context", 160_000), ("no-context", 320_000)]
     thrice = [*((name, 16_000) for name in CURVES), *sizes]
-    once = [("anneal", 32_000), ("fixed:0.2", 32_000), ("fixed:0.2", 64_000), ("no-context", 320_000)]
+    once = [("anneal", 32_000), ("fixed:0.2", 32_000), ("fixed:0.2", 64_000)]
     assert runs == {**dict.fromkeys(thrice, 3), **dict.fromkeys(once, 1)}
     models = Models(tmp_path)
     assert len({models.place(unit["learned"][0]) for unit in units}) == len(units)
@@ -279,17 +279,29 @@ def test_all_six_curves_are_asked_how_much_they_lean_on_the_book(tmp_path: Path)
 
 
 def test_plain_fine_tuning_is_searched_where_it_has_the_most(tmp_path: Path) -> None:
-    """Nothing is taught for it but plain fine-tuning at other rates, and they differ in nothing else."""
+    """Nothing is taught for it but plain fine-tuning at another rate, or warmed up for as many steps as the longest."""
     models = Models(tmp_path)
     units = [unit.config for unit in plain.EXPERIMENT.configs("overnight")]
     shown = {models.place(unit.config["learned"][0]) for unit in five_levels.EXPERIMENT.configs("overnight")}
     alone = [unit for unit in units if models.place(unit["learned"][0]) not in shown]
     told = [(unit["curve"], unit["samples"], unit["seed"]) for unit in alone]
-    assert told == [("no-context", 320_000, seed) for seed in range(3)]
+    assert told == [*(("no-context", 320_000, seed) for seed in range(3)), ("no-context", 160_000, 1)]
     figure = five_levels.learned("no-context", 320_000, **five_levels.ALL_WEIGHTS)
     high, low = (models.config(spec).model_dump() for spec in (alone[0]["learned"][0], figure))
     assert [config["training"].pop("matrix_learning_rate") for config in (high, low)] == [0.02, 0.01]
     assert high == low
+    usual, warmed, longest = (
+        models.config(spec).model_dump()
+        for spec in (
+            five_levels.learned("no-context", 160_000, seed=1, **five_levels.ALL_WEIGHTS),
+            alone[-1]["learned"][0],
+            figure,
+        )
+    )
+    assert [config["training"].pop("warmup") * config["samples"] for config in (usual, warmed, longest)] == [
+        4800, 9600, 9600
+    ]  # fmt: skip
+    assert usual == warmed
 
 
 def test_fewer_examples_have_as_many_more_passes(tmp_path: Path) -> None:

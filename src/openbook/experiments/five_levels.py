@@ -36,7 +36,7 @@ OTHER_SIZES = {  # and how many seeds they have
     10: {("anneal", 24_000): 3},
 }
 # Of plain fine-tuning, all weights free: how many seeds such sizes have.
-LONGER: dict[int, dict[int, int]] = {8: {10 * SAMPLES[8]: 3, 20 * SAMPLES[8]: 1}, 10: {}}
+LONGER: dict[int, dict[int, int]] = {8: {10 * SAMPLES[8]: SEEDS, 20 * SAMPLES[8]: SEEDS}, 10: {}}
 RATE = "training.matrix_learning_rate"
 TOLD: dict[str, dict[str, Any]] = {
     "anneal": {"curriculum": "patient"},
@@ -108,8 +108,7 @@ EXPERIMENT = _experiment(
     "The paper's task has five phrasebooks, each built on the one before: one bigram of the answer depends on "
     "1 + 2 + 3 + 4 + 5 rules, and if a few of them are missing it says little about any. Here annealing first hides "
     "rules of one phrasebook at a time, a quarter and then all of it, before it hides all of them.",
-    "Annealing over 32,000 samples, fixed dropout over 32,000 and 64,000, and plain fine-tuning over 320,000 have one "
-    "seed.",
+    "Annealing over 32,000 samples and fixed dropout over 32,000 and 64,000 have one seed.",
 )
 LARGER = _experiment(
     "five-levels-ten",
