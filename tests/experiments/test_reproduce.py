@@ -214,9 +214,15 @@ def test_five_levels_are_taught_as_their_table_says(tmp_path: Path) -> None:
 def test_five_levels_have_three_seeds_and_plain_fine_tuning_many_times_as_much(tmp_path: Path) -> None:
     units = [unit.config for unit in five_levels.EXPERIMENT.configs("overnight")]
     runs = Counter((unit["curve"], unit["samples"]) for unit in units)
-    sizes = [("anneal", 12_000), ("anneal", 20_000), ("no-context", 160_000), ("no-context", 320_000)]
+    sizes = [
+        ("anneal", 12_000),
+        ("anneal", 20_000),
+        ("no-context", 160_000),
+        ("no-context", 320_000),
+        ("fixed:0.2", 64_000),
+    ]
     thrice = [*((name, 16_000) for name in CURVES), *sizes]
-    once = [("anneal", 32_000), ("fixed:0.2", 32_000), ("fixed:0.2", 64_000)]
+    once = [("anneal", 32_000), ("fixed:0.2", 32_000), ("no-context", 128_000)]
     assert runs == {**dict.fromkeys(thrice, 3), **dict.fromkeys(once, 1)}
     models = Models(tmp_path)
     assert len({models.place(unit["learned"][0]) for unit in units}) == len(units)
@@ -229,8 +235,10 @@ def test_five_levels_have_three_seeds_and_plain_fine_tuning_many_times_as_much(t
     trained = told["anneal", 16_000, 0].training
     assert [getattr(trained, name) for name in same] == [getattr(as_shipped.training, name) for name in same]
     for seed in range(3):
-        longer = told["no-context", 160_000, seed].training
-        assert longer.freeze == [] and longer.matrix_learning_rate == 0.01
+        longer = {size: told["no-context", size, seed].training for size in (160_000, 320_000)}
+        assert all(training.freeze == [] for training in longer.values())
+        assert [training.matrix_learning_rate for training in longer.values()] == [0.005, 0.01]
+        assert [training.warmup * size for size, training in longer.items()] == [9600, 9600]
 
 
 @pytest.mark.parametrize(
@@ -285,23 +293,27 @@ def test_plain_fine_tuning_is_searched_where_it_has_the_most(tmp_path: Path) -> 
     shown = {models.place(unit.config["learned"][0]) for unit in five_levels.EXPERIMENT.configs("overnight")}
     alone = [unit for unit in units if models.place(unit["learned"][0]) not in shown]
     told = [(unit["curve"], unit["samples"], unit["seed"]) for unit in alone]
-    assert told == [*(("no-context", 320_000, seed) for seed in range(3)), ("no-context", 160_000, 1)]
-    figure = five_levels.learned("no-context", 320_000, **five_levels.ALL_WEIGHTS)
-    high, low = (models.config(spec).model_dump() for spec in (alone[0]["learned"][0], figure))
-    assert [config["training"].pop("matrix_learning_rate") for config in (high, low)] == [0.02, 0.01]
-    assert high == low
-    usual, warmed, longest = (
-        models.config(spec).model_dump()
-        for spec in (
-            five_levels.learned("no-context", 160_000, seed=1, **five_levels.ALL_WEIGHTS),
-            alone[-1]["learned"][0],
-            figure,
-        )
-    )
-    assert [config["training"].pop("warmup") * config["samples"] for config in (usual, warmed, longest)] == [
-        4800, 9600, 9600
-    ]  # fmt: skip
-    assert usual == warmed
+    seeds = {(160_000, "usual"): [0, 1, 2], (160_000, "warmed"): [1], (320_000, "fast"): [0, 1, 2]}
+    assert told == [("no-context", size, seed) for (size, _), found in seeds.items() for seed in found]
+    named = {
+        "slow": next(unit["learned"][0] for unit in units if (unit["samples"], unit["seed"]) == (160_000, 1)),
+        "usual": alone[1]["learned"][0],
+        "warmed": alone[3]["learned"][0],
+        "fast": alone[5]["learned"][0],
+        "longest": five_levels.learned("no-context", 320_000, seed=1, **five_levels.ALL_WEIGHTS),
+    }
+    settings = {name: models.config(spec).model_dump() for name, spec in named.items()}
+    assert {
+        name: (config["training"].pop("matrix_learning_rate"), config["training"].pop("warmup") * config.pop("samples"))
+        for name, config in settings.items()
+    } == {
+        "slow": (0.005, 9600),
+        "usual": (0.01, 4800),
+        "warmed": (0.01, 9600),
+        "fast": (0.02, 9600),
+        "longest": (0.01, 9600),
+    }
+    assert all(config == settings["usual"] for config in settings.values())  # in all else they are the same
 
 
 def test_fewer_examples_have_as_many_more_passes(tmp_path: Path) -> None:

@@ -2,47 +2,45 @@
 
 What annealing saves is measured against it, so it is searched at that length and not only where all curves are
 (`rates`). It matters: at 0.02, the best rate of shorter runs on three levels, it learns next to nothing from 320,000
-samples on five.
+samples on five, and at 0.005 it may know the book after 160,000.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from openbook.experiments import efficiency_claims, sample_efficiency
+from openbook.experiments import efficiency_claims, five_levels, sample_efficiency
 from openbook.experiments.curricula import CURVES
 from openbook.experiments.experiment import Claim, Experiment, Rows, Scale, Unit
 from openbook.experiments.figures import Axis, Chart, Level, Panel, Series, Table, share
-from openbook.experiments.five_levels import ALL_WEIGHTS, LONGER, RATE, SAMPLES, SEEDS, unit
+from openbook.experiments.five_levels import ALL_WEIGHTS, LONGER, RATE, SAMPLES, SEEDS, WARMED, WARMUP, unit
 from openbook.experiments.models import Models
 
 NAME = "five-levels-plain"
 CHARS = 8
-ANNEALED = 12_000, SAMPLES[CHARS]  # too few, and enough
-RUNS = {  # of plain fine-tuning: seeds by rate and samples; those at 0.01 are the very runs of the figure
-    **{(ALL_WEIGHTS[RATE], samples): seeds for samples, seeds in LONGER[CHARS].items()},
-    (0.02, 20 * SAMPLES[CHARS]): SEEDS,
+SHOWN = {  # of the figure: annealing with too few and with enough, plain fine-tuning with many
+    *(("anneal", size) for size in (12_000, SAMPLES[CHARS])),
+    *(("no-context", size) for size in LONGER[CHARS]),
 }
-WARMUP = "training.warmup"
 USUAL_WARMUP = 0.03  # of `student-deep`, a share of training
-# A run of ten times as many samples with the steps of warm-up that one of twenty times has, on the seed that was best
-# there after as many.
-WARMED = {"samples": 10 * SAMPLES[CHARS], "seed": 1, WARMUP: 2 * USUAL_WARMUP}
+TEN, TWENTY = 10 * SAMPLES[CHARS], 20 * SAMPLES[CHARS]
+OTHERS: list[tuple[int, Iterable[int], dict[str, Any]]] = [  # than those of the figure: samples, seeds and settings
+    (TEN, range(SEEDS), ALL_WEIGHTS),
+    (TEN, [1], {**ALL_WEIGHTS, WARMUP: WARMED / TEN}),  # on the seed that was best after as many of the longest run
+    (TWENTY, range(SEEDS), {**ALL_WEIGHTS, RATE: 0.02}),
+]
 
 
 def configs(scale: Scale) -> list[Unit]:
-    """At overnight scale only, as all that is about five levels; annealing's runs are those of the figure."""
+    """At overnight scale only, as all that is about five levels; what the figure has is the same runs."""
     if scale != "overnight":
         return []
+    shown = five_levels.configs(scale, CHARS)
     return [
-        *(unit("anneal", samples, CHARS, seed) for samples in ANNEALED for seed in range(SEEDS)),
-        *(
-            unit("no-context", samples, CHARS, seed, **{**ALL_WEIGHTS, RATE: rate})
-            for (rate, samples), seeds in RUNS.items()
-            for seed in range(seeds)
-        ),
-        unit("no-context", chars=CHARS, **ALL_WEIGHTS, **WARMED),
+        *(one for one in shown if (one.config["curve"], one.config["samples"]) in SHOWN),
+        *(unit("no-context", size, CHARS, seed, **settings) for size, seeds, settings in OTHERS for seed in seeds),
     ]
 
 
@@ -54,11 +52,20 @@ def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
 
 
 def best(rows: Rows) -> list[dict[str, Any]]:
-    """The runs of each curve at the rate at which it comes highest; of two on one seed and size, the better."""
-    rising = sorted(rows, key=lambda row: row["accuracy"])
-    rates = {row["curve"]: row["rate"] for row in rising}
-    better = {(row["curve"], row["seed"], row["samples"]): row for row in rising if row["rate"] == rates[row["curve"]]}
-    return list(better.values())
+    """What is known to be possible: for each curve, seed and size the best run with no more samples, whatever its rate.
+
+    More samples need not be used, so a longer run at a worse rate does not take back what a shorter one has shown. Nor
+    is it evidence of its size: a size counts where at least one seed does better than with fewer.
+    """
+    better: dict[tuple[str, int], list[dict[str, Any]]] = {}  # of each curve and size, by seed
+    gained = set()
+    for curve, samples, seed in sorted({(row["curve"], row["samples"], row["seed"]) for row in rows}):
+        of_seed = [row for row in rows if (row["curve"], row["seed"]) == (curve, seed) and row["samples"] <= samples]
+        found = max(of_seed, key=lambda row: (row["accuracy"], -row["samples"]))
+        if found["samples"] == samples:
+            gained.add((curve, samples))
+        better.setdefault((curve, samples), []).append({**found, "samples": samples})
+    return [row for key, found in better.items() if key in gained for row in found]
 
 
 def draw(rows: Rows) -> list[Chart | Table]:
@@ -116,28 +123,21 @@ def _course(name: str, runs: Rows, colour: int) -> Series:
     return Series(name, points, colour, [(min(found), max(found)) for found in seen.values()])
 
 
-def on_the_way(rows: Rows) -> dict[int, int]:
-    """By seed, the samples that the longest runs of plain fine-tuning had seen in the first exam that was passed.
-
-    A run that goes on may get there before it ends, and before a shorter one, which starts and ends at another pace.
-    """
-    plain = [row for row in rows if row["curve"] == "no-context"]
-    longest = [row for row in plain if row["samples"] == max(other["samples"] for other in plain)]
-    seen = {
-        row["seed"]: [
-            point["step"] * row["samples"] // row["steps"]
-            for point in row["curve_by_step"]
-            if point["closed_book"] >= efficiency_claims.LEARNED
-        ]
-        for row in longest
-    }
-    return {seed: min(found) for seed, found in seen.items() if found}
+def first_passed(rows: Rows) -> dict[int, int]:
+    """By seed, after how many samples plain fine-tuning first passed an exam, on the way of a run or at its end."""
+    passed: dict[int, int] = {}
+    for row in rows:
+        for point in row["curve_by_step"]:
+            if row["curve"] == "no-context" and point["closed_book"] >= efficiency_claims.LEARNED:
+                seen = point["step"] * row["samples"] // row["steps"]
+                passed[row["seed"]] = min(seen, passed.get(row["seed"], seen))
+    return dict(sorted(passed.items()))
 
 
 def claims(rows: Rows) -> list[Claim]:
-    """The factor of the main figure, with plain fine-tuning at its best rate."""
+    """The factor of the main figure, with the best that plain fine-tuning had at any rate."""
     fewer = efficiency_claims.fewer(best(rows))
-    passed = {f"on its way, seed {seed}": samples for seed, samples in on_the_way(best(rows)).items()}
+    passed = {f"first passed, seed {seed}": samples for seed, samples in first_passed(rows).items()}
     return [replace(fewer, numbers={**fewer.numbers, **passed})]
 
 
