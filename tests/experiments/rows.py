@@ -55,9 +55,10 @@ def rates(**changed: dict[float, float]) -> list[dict[str, Any]]:
 
 
 def plain(times: int = 20, slow: float = 0.14) -> list[dict[str, Any]]:
-    """Annealing, and plain fine-tuning with so many times as many samples, and twice that at another rate."""
-    found = rates(anneal={0.012: 0.99}, no_context={0.01: slow, 0.02: 0.13})
-    sizes = {("anneal", 0.012): 4000, ("no-context", 0.01): times * 4000, ("no-context", 0.02): 2 * times * 4000}
+    """Annealing with too few and with enough, plain fine-tuning with so many times that, and twice at another rate."""
+    found = rates(anneal={0.006: 0.2, 0.012: 0.99}, no_context={0.01: slow, 0.02: 0.13})
+    sizes = {("anneal", 0.006): 3000, ("anneal", 0.012): 4000}
+    sizes |= {("no-context", 0.01): times * 4000, ("no-context", 0.02): 2 * times * 4000}
     way = [{"step": 5, "closed_book": 0.125}, {"step": 10, "closed_book": 0.2}]
     return [
         {**row, "samples": sizes[key], "curve_by_step": way}

@@ -233,9 +233,14 @@ def test_plain_fine_tuning_is_told_by_its_better_run_and_by_its_way() -> None:
     (plain,) = [row for row in rows if row["curve"] == "no-context" and row["rate"] == 0.01]
     plain["curve_by_step"] = [{"step": step, "closed_book": step / 10} for step in range(1, 11)]
     (experiment,) = select(["five-levels-plain"])
-    (claim,) = experiment.claims(rows)
+    before = {**plain, "samples": 10 * 4000, "accuracy": 0.5, "curve_by_step": []}
+    (claim,) = experiment.claims([*rows, before])
     assert claim.verdict == "holds" and claim.numbers["first passed, seed 0"] == 0.9 * 20 * 4000
-    early = {**plain, "samples": 9 * 4000, "curve_by_step": []}
+    early = {
+        **plain,
+        "samples": 7 * 4000,
+        "curve_by_step": [],
+    }  # at most 9.3 times as many as the 3,000 that are too few
     for order in ((0.5, 0.92), (0.92, 0.5)):
         for rate in (0.01, 0.005):
             tried = [{**early, "accuracy": accuracy, "rate": rate} for accuracy in order]
@@ -263,21 +268,60 @@ def test_a_longer_run_that_is_worse_takes_nothing_back_and_is_no_evidence() -> N
     assert sorted(one["accuracy"] for one in plain.best(rows) if one["samples"] == 80_000) == [0.95, 0.95, 0.97]
 
 
+def points(*found: tuple[str, int, int, float]) -> list[dict[str, Any]]:
+    """Curve, seed, samples, accuracy."""
+    (row, *_) = made.plain()
+    return [{**row, "curve": c, "seed": s, "samples": n, "accuracy": a} for c, s, n, a in found]
+
+
+def annealed(seeds: int = 2) -> list[dict[str, Any]]:
+    """Annealing that learns between 3,000 and 4,000."""
+    return points(*(("anneal", seed, n, a) for seed in range(seeds) for n, a in ((3000, 0.2), (4000, 0.99))))
+
+
 @pytest.mark.parametrize(("between", "verdict"), [(48_000, "holds"), (32_000, "unclear")])
 def test_the_factor_is_undecided_while_a_seed_may_need_less(between: int, verdict: str) -> None:
     """Plain fine-tuning arrives with fourteen times as many on one seed of two; what it had before decides."""
-    (row, *_) = made.plain()
-    points = [("anneal", 0, 3000, 0.2), ("anneal", 1, 3000, 0.2), ("anneal", 0, 4000, 0.99), ("anneal", 1, 4000, 0.99)]
-    points += [("no-context", 0, between, 0.5), ("no-context", 0, 56_000, 0.95)]
-    points += [("no-context", 1, between, 0.2), ("no-context", 1, 56_000, 0.3)]
-    rows = [{**row, "curve": c, "seed": s, "samples": n, "accuracy": a} for c, s, n, a in points]
-    assert fewer(rows).verdict == verdict
+    plain = [("no-context", 0, between, 0.5), ("no-context", 0, 56_000, 0.95)]
+    plain += [("no-context", 1, between, 0.2), ("no-context", 1, 56_000, 0.3)]
+    assert fewer([*annealed(), *points(*plain)]).verdict == verdict
 
 
-@pytest.mark.parametrize(("times", "verdict"), [(5, "unclear"), (12, "holds")])
-def test_the_factor_is_undecided_where_plain_fine_tuning_was_not_tried_that_far(times: int, verdict: str) -> None:
-    """Annealing arrives in the mean but not on every seed, so there is no ratio to go by."""
-    (row, *_) = made.plain()
-    points = [("anneal", 0, 4000, 0.99), ("anneal", 1, 4000, 0.85), ("no-context", 0, times * 4000, 0.2)]
-    rows = [{**row, "curve": c, "seed": s, "samples": n, "accuracy": a} for c, s, n, a in points]
-    assert fewer(rows).verdict == verdict
+def test_a_seed_that_was_given_no_fewer_may_need_less() -> None:
+    """Less evidence must not make a sentence stronger: without its smaller size the first seed is not left out."""
+    plain = [("no-context", 0, 40_000, 0.95), ("no-context", 1, 40_000, 0.3), ("no-context", 1, 80_000, 0.95)]
+    found = fewer([*annealed(), *points(*plain)])
+    assert found.verdict == "unclear" and "1 of 2 seeds" in found.numbers["times as many, between sizes"]
+    assert fewer([*annealed(), *points(("no-context", 0, 39_999, 0.3), *plain)]).verdict == "unclear"
+    assert fewer([*annealed(), *points(("no-context", 0, 40_000, 0.3), *plain[1:])]).verdict == "holds"
+
+
+@pytest.mark.parametrize(
+    ("short", "long", "verdict"),
+    [(16_000, 32_000, "fails"), (32_000, 64_000, "unclear"), (50_000, 100_000, "holds")],
+)
+def test_where_there_is_an_interval_it_decides(short: int, long: int, verdict: str) -> None:
+    """Three seeds with the same sizes: 6, 13 and 20 times in the mean, and how far seeds differ."""
+    ends = zip(range(3), (0.85, 0.8, 0.7), strict=True)
+    plain = [("no-context", seed, n, a) for seed, low in ends for n, a in ((short, low), (long, 0.96))]
+    found = fewer([*annealed(3), *points(*plain)])
+    assert found.verdict == verdict, found.numbers
+    assert "3 seeds" in found.numbers["times as many, between sizes"]
+
+
+def test_a_kind_seed_alone_does_not_refute_the_factor() -> None:
+    plain = [("no-context", 0, 16_000, 0.2), ("no-context", 0, 20_000, 0.95)]
+    plain += [("no-context", seed, n, a) for seed in (1, 2) for n, a in ((20_000, 0.2), (160_000, 0.95))]
+    assert fewer([*annealed(3), *points(*plain)]).verdict == "unclear"
+
+
+@pytest.mark.parametrize("times", [5, 12])
+def test_the_factor_is_undecided_where_annealing_does_not_arrive_on_every_seed(times: int) -> None:
+    found = [("anneal", 0, 4000, 0.99), ("anneal", 1, 4000, 0.85), ("no-context", 0, times * 4000, 0.2)]
+    assert fewer(points(*found)).verdict == "unclear"
+
+
+def test_what_a_run_has_at_its_end_counts_as_passed_though_no_exam_on_the_way_falls_there() -> None:
+    end = {"curve_by_step": [{"step": 9, "closed_book": 0.5}], "steps": 10}
+    rows = [{**row, **end} for row in points(("no-context", 3, 40_000, 0.95), ("anneal", 3, 4000, 0.99))]
+    assert plain.first_passed(rows) == {3: 40_000}

@@ -41,12 +41,14 @@ def test_the_ratio_is_taken_seed_by_seed() -> None:
     assert found.seeds == pytest.approx({0: 8.0, 1: 4.0})
     assert found.mean == pytest.approx(math.sqrt(32))
     assert found.low is not None and found.high is not None and found.low < 4 and found.high > 8
+    assert (found.least, found.most) == (found.low, found.high)
     assert "2 seeds" in str(found)
 
 
 def test_one_seed_has_no_interval_and_says_so() -> None:
     found = ratio(rows(slow={0: {10: 0.0, 40: 1.0}}, fast={0: {1: 0.0, 4: 1.0}}), "slow", "fast", 0.5)
     assert found is not None and found.low is None and str(found) == "10.0, one seed"
+    assert (found.least, found.most) == (2.5, 40)  # no interval: what the sizes say
 
 
 def test_where_the_slow_curve_never_arrives_there_is_a_bound() -> None:
@@ -60,9 +62,11 @@ def test_where_the_slow_curve_never_arrives_there_is_a_bound() -> None:
 def test_a_slow_curve_that_starts_above_says_nothing_about_what_it_needs_at_least() -> None:
     fast = {seed: {1000: 0.1, 2000: 0.9} for seed in (0, 1)}
     alone = ratio(rows(slow={0: {16_000: 1.0}}, fast=fast), "slow", "fast", 0.5)
-    assert alone is None
+    assert alone is not None and (alone.least, alone.most) == (None, 16) and str(alone) == "at most 16.0, 1 of 1 seeds"
+    assert ratio(rows(slow={0: {16_000: 1.0}}, fast={0: {2000: 0.9}}), "slow", "fast", 0.5) is None
     found = ratio(rows(slow={0: {16_000: 0.1}, 1: {16_000: 1.0}}, fast=fast), "slow", "fast", 0.5)
-    assert str(found) == "more than 8.0, 1 of 2 seeds"
+    assert found is not None and str(found) == "more than 8.0, 1 of 2 seeds"
+    assert found.least is None  # the other seed may need less
 
 
 def test_sizes_that_differ_from_seed_to_seed_are_no_spread_of_seeds() -> None:

@@ -41,3 +41,9 @@ def test_reading_that_was_lost_is_told_from_reading_that_never_was() -> None:
     lost = str(told(CHANCE, CHANCE, course=READ_ONCE))
     assert "at 0.900 after step 10" in lost and "lower rate" in lost
     assert "cannot read" in str(told(CHANCE, CHANCE, course=READ_ONCE[:1]))
+
+
+@pytest.mark.parametrize("chance", [0.96, 1.0])
+def test_where_nearly_all_answers_are_the_same_a_run_that_is_always_right_has_learned(chance: float) -> None:
+    assert advice(1.0, 1.0, chance, (), curriculum_named("anneal")) is None
+    assert chance == 1 or advice(chance, chance, chance, (), curriculum_named("anneal")) is not None

@@ -51,7 +51,7 @@ TOLD: dict[str, dict[str, Any]] = {
 }
 # Fixed dropout does better at higher rates (`rates`); all others have that of `student-deep`.
 OWN_RATE = {("fixed:0.2", 8): 0.096, ("fixed:0.2", 10): 0.048}
-WARMED = 9600  # samples: 3 %, as usual, of the longest run of plain fine-tuning, and better for shorter ones too
+WARMED = 9600  # samples: 3 %, as usual, of the longest run of plain fine-tuning; better for a shorter one too
 OF_LENGTH: dict[tuple[str, int], dict[str, Any]] = {
     # At 0.096 a run of this length lost its reading for good after 15,000 samples (seed 0).
     ("fixed:0.2", 4 * SAMPLES[8]): {RATE: 0.048},
@@ -61,7 +61,7 @@ ALL_WEIGHTS: dict[str, Any] = {"training.freeze": [], RATE: 0.01, "training.deca
 NOTE = (
     "Annealing, wrong context and the student that cannot read have our own schedule, which closes one phrasebook "
     "after another. Where plain fine-tuning has more samples than the others, all of its weights are free, "
-    "at the best rate that was found for its length."
+    "at the rate that was found best for its length (by the mean of its seeds)."
 )
 
 

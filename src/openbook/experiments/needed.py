@@ -49,7 +49,7 @@ class Ratio:
     Where every seed has sizes on both sides of the threshold, near and equally far apart in all seeds, there is one
     number for each and their geometric mean, with `low` and `high` that bound it (95 %, Student's t over the
     logarithms). Where that is not so, seeds would differ by what was tried: then there is only what the sizes say,
-    `above` and, if every seed arrives, `at_most`. `count` seeds of `of` say so.
+    `above` and, if every seed arrives, `at_most`. `count` seeds of `of` say how much it is at least.
     """
 
     seeds: dict[int, float]
@@ -61,12 +61,21 @@ class Ratio:
     count: int
     of: int
 
+    @property
+    def least(self) -> float | None:
+        """What it is at least: by the interval, or by the sizes if those of every seed say so."""
+        return self.low if self.low is not None else (self.above if self.count == self.of else None)
+
+    @property
+    def most(self) -> float | None:
+        """What it is at most, likewise."""
+        return self.high if self.high is not None else self.at_most
+
     def __str__(self) -> str:
         if self.mean is None:
-            seeds = f"{self.count} of {self.of} seeds"
-            if self.at_most is None:
-                return f"more than {self.above:.1f}, {seeds}"
-            return f"more than {self.above:.1f} and at most {self.at_most:.1f}, {seeds}"
+            said = [f"more than {self.above:.1f}"] if self.above is not None else []
+            said += [f"at most {self.at_most:.1f}"] if self.at_most is not None else []
+            return f"{' and '.join(said)}, {self.count or self.of} of {self.of} seeds"
         if self.low is None or self.high is None:
             return f"{self.mean:.1f}, one seed"
         return f"{self.mean:.1f} ({self.low:.1f} to {self.high:.1f}), {self.count} seeds"
@@ -84,13 +93,14 @@ def ratio(rows: Rows, slow: str, fast: str, threshold: float) -> Ratio | None:
     if not both or any(need.enough is None for need in needs[fast].values()):
         return None
     tried = len(needs[slow])
+    bounds = _bounds(list(needs[slow].values()), list(needs[fast].values()))
     if len(both) == tried and all(_alike(needs[name][seed] for seed in both) for name in (slow, fast)):
         seeds = {seed: s.between / f.between for seed, (s, f) in both.items() if s.between and f.between}
         mean, low, high = mean_interval([math.log(value) for value in seeds.values()])
-        several = len(seeds) > 1
-        bounds = {"low": math.exp(low) if several else None, "high": math.exp(high) if several else None}
-        return Ratio(seeds, math.exp(mean), **bounds, above=None, at_most=None, count=len(seeds), of=tried)
-    return _bounds(list(needs[slow].values()), list(needs[fast].values()))
+        interval = (math.exp(low), math.exp(high)) if len(seeds) > 1 else (None, None)
+        sizes = (bounds.above, bounds.at_most) if bounds else (None, None)
+        return Ratio(seeds, math.exp(mean), *interval, *sizes, count=len(seeds), of=tried)
+    return bounds
 
 
 def _alike(needs: Iterable[Need]) -> bool:
@@ -103,16 +113,16 @@ def _bounds(slow: Sequence[Need], fast: Sequence[Need]) -> Ratio | None:
     """What the sizes say, for any two seeds. Of seeds that never arrive, those count that were given the most."""
     most = max((need.above for need in slow if need.enough is None and need.above is not None), default=None)
     given = [need for need in slow if need.above is not None and (need.enough is not None or need.above == most)]
-    if not given:
-        return None
     slowest = max(need.enough for need in fast if need.enough is not None)
-    above = min(need.above for need in given if need.above is not None) / slowest
+    above = min((need.above for need in given if need.above is not None), default=None)
     ends = [need.enough for need in slow]
     starts = [need.above for need in fast]
     at_most = None
     if all(end is not None for end in ends) and all(start is not None for start in starts):
         at_most = max(end for end in ends if end) / min(start for start in starts if start)
-    return Ratio({}, None, None, None, above, at_most, len(given), len(slow))
+    if above is None and at_most is None:
+        return None
+    return Ratio({}, None, None, None, above and above / slowest, at_most, len(given), len(slow))
 
 
 def _by_seed(rows: Rows, name: str) -> dict[int, dict[float, float]]:

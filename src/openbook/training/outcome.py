@@ -17,7 +17,8 @@ def advice(
     closed_book: float, open_book: float, chance: float, course: Sequence[Mapping[str, Any]], curriculum: Curriculum
 ) -> str | None:
     """In words, from the exams at the end and on the way (`course`, lines of the log); None for a run that learned."""
-    if closed_book > chance + GUESS:
+    guess = chance + min(GUESS, (1 - chance) / 2)  # where nearly all answers are the same, little is left above chance
+    if closed_book >= guess:
         return None
     found = "With the book closed it is no better than a guess"
     closed = curriculum.drop.at(MOMENTS)
@@ -29,14 +30,14 @@ def advice(
         return (
             f"{found}: this curriculum never opens the book. Give it more examples, or the book: --curriculum anneal."
         )
-    if open_book > chance + GUESS:
+    if open_book > guess:
         return (
             f"{found}, but with the book open it is at {open_book:.3f}: it reads, and has not learned by heart. Give "
             "it more examples (--samples, --epochs), or close one section after another (--curriculum patient)."
         )
     exams = [line for line in course if "open_book" in line]
     best = max(exams, key=lambda line: line["open_book"], default=None)
-    if best is not None and best["open_book"] > chance + GUESS:
+    if best is not None and best["open_book"] > guess:
         return (
             f"{found}, and it reads no more: with the book open it was at {best['open_book']:.3f} after step "
             f"{best['step']} and is at {open_book:.3f} now. Take a lower rate (--settings lists those it had)."
