@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from openbook.experiments.experiment import Rows
 from openbook.intervals import mean_interval
@@ -92,15 +92,14 @@ def ratio(rows: Rows, slow: str, fast: str, threshold: float) -> Ratio | None:
     both = {seed: (needs[slow][seed], needs[fast][seed]) for seed in needs[slow] if seed in needs[fast]}
     if not both or any(need.enough is None for need in needs[fast].values()):
         return None
-    tried = len(needs[slow])
     bounds = _bounds(list(needs[slow].values()), list(needs[fast].values()))
-    if len(both) == tried and all(_alike(needs[name][seed] for seed in both) for name in (slow, fast)):
-        seeds = {seed: s.between / f.between for seed, (s, f) in both.items() if s.between and f.between}
-        mean, low, high = mean_interval([math.log(value) for value in seeds.values()])
-        interval = (math.exp(low), math.exp(high)) if len(seeds) > 1 else (None, None)
-        sizes = (bounds.above, bounds.at_most) if bounds else (None, None)
-        return Ratio(seeds, math.exp(mean), *interval, *sizes, count=len(seeds), of=tried)
-    return bounds
+    alike = all(_alike(needs[name][seed] for seed in both) for name in (slow, fast))
+    if bounds is None or not alike or len(both) < len(needs[slow]):
+        return bounds
+    seeds = {seed: s.between / f.between for seed, (s, f) in both.items() if s.between and f.between}
+    mean, *interval = mean_interval([math.log(value) for value in seeds.values()])
+    low, high = (math.exp(bound) if len(seeds) > 1 else None for bound in interval)
+    return replace(bounds, seeds=seeds, mean=math.exp(mean), low=low, high=high)
 
 
 def _alike(needs: Iterable[Need]) -> bool:
