@@ -43,7 +43,7 @@ def dry_run(name: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
 
 
 def test_all_are_known_here() -> None:
-    assert set(shipped()) == {*LLAMA, "tiny-mlt-stage1", "tiny-mlt-stage2", "student-deep"}
+    assert set(shipped()) == {*LLAMA, "tiny-mlt-stage1", "tiny-mlt-stage2", "student-deep", "student-brief"}
 
 
 @pytest.mark.parametrize("name", shipped())

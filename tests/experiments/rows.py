@@ -59,7 +59,7 @@ def plain(times: int = 20, slow: float = 0.14) -> list[dict[str, Any]]:
     found = rates(anneal={0.006: 0.2, 0.012: 0.99}, no_context={0.01: slow, 0.02: 0.13})
     sizes = {("anneal", 0.006): 3000, ("anneal", 0.012): 4000}
     sizes |= {("no-context", 0.01): times * 4000, ("no-context", 0.02): 2 * times * 4000}
-    way = [{"step": 5, "closed_book": 0.125}, {"step": 10, "closed_book": 0.2}]
+    way = [{"step": step, "closed_book": closed, "open_book": 1.0} for step, closed in ((5, 0.125), (10, 0.2))]
     return [
         {**row, "samples": sizes[key], "curve_by_step": way}
         for row in found

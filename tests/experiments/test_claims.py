@@ -49,10 +49,9 @@ WORLDS: list[tuple[str, list[dict[str, Any]], list[tuple[list[dict[str, Any]], s
         )
         for name in ("sample-efficiency-rates", "five-levels-rates", "five-levels-ten-rates")
     ),
-    (
-        "five-levels-plain",
-        made.plain(),
-        [(made.plain(times=5, slow=0.95), "10x less")],  # one rate is enough
+    *(
+        (name, made.plain(), [(made.plain(times=5, slow=0.95), "10x less")])  # one rate is enough
+        for name in ("five-levels-plain", "five-levels-brief")
     ),
     (
         "five-levels-passes",

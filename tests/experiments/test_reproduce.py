@@ -10,7 +10,17 @@ import pytest
 
 from openbook.curriculum import PRESETS, curriculum_named
 from openbook.errors import InputError
-from openbook.experiments import EXPERIMENTS, five_levels, passes, plain, rates, reliance, sample_efficiency, select
+from openbook.experiments import (
+    EXPERIMENTS,
+    brief,
+    five_levels,
+    passes,
+    plain,
+    rates,
+    reliance,
+    sample_efficiency,
+    select,
+)
 from openbook.experiments.curricula import CURVES
 from openbook.experiments.experiment import SCALES, Experiment
 from openbook.experiments.models import Models, finished, reader_flags, reader_seconds, taught
@@ -102,6 +112,7 @@ def test_the_laptop_scale_keeps_its_budget(tmp_path: Path) -> None:
         "five-levels-rates",
         "five-levels-ten-rates",
         "five-levels-plain",
+        "five-levels-brief",
         "context-reliance-five-levels",
         "five-levels-passes",
         "selective-five-levels",
@@ -314,6 +325,26 @@ def test_plain_fine_tuning_is_searched_where_it_has_the_most(tmp_path: Path) -> 
         "longest": (0.01, 9600),
     }
     assert all(config == settings["usual"] for config in settings.values())  # in all else they are the same
+
+
+def test_a_brief_book_has_what_is_needed_and_all_else_is_as_usual(tmp_path: Path) -> None:
+    """Annealing with the config that users have, plain fine-tuning with ten times as many."""
+    models = Models(tmp_path)
+    *annealed, plain = [unit.config for unit in brief.EXPERIMENT.configs("overnight")]
+    assert {(unit["curve"], unit["samples"]): unit["seed"] for unit in annealed} == {
+        ("anneal", 10_000): 2, ("anneal", 12_800): 2
+    }  # fmt: skip
+    as_shipped, usual = (validated(RunConfig, read_yaml(name)) for name in ("student-brief", "student-deep"))
+    for unit in annealed:
+        config = models.config(unit["learned"][0])
+        assert config.task is not None and config.task.codebook == config.seed == unit["seed"]
+        assert config.curriculum == as_shipped.curriculum
+        assert config.training.decay == as_shipped.training.decay
+    assert as_shipped.curriculum.others == 0 and as_shipped.curriculum.lean == usual.curriculum.lean
+    assert as_shipped.training == usual.training.model_copy(update={"decay": 0.2})
+    assert plain["samples"] == 10 * (as_shipped.samples or 0) == 10 * annealed[-1]["samples"]
+    training = models.config(plain["learned"][0]).training
+    assert (training.freeze, training.matrix_learning_rate, training.warmup * plain["samples"]) == ([], 0.01, 9600)
 
 
 def test_fewer_examples_have_as_many_more_passes(tmp_path: Path) -> None:

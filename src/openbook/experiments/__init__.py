@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from openbook.errors import InputError, nearest
 from openbook.experiments import (
+    brief,
     built_efficiency,
     construction,
     dynamics,
@@ -36,6 +37,7 @@ EXPERIMENTS: tuple[Experiment, ...] = (
     rates.EXPERIMENT,
     rates.LARGER,
     plain.EXPERIMENT,
+    brief.EXPERIMENT,
     passes.EXPERIMENT,
     reliance.EXPERIMENT,
     reliance.OF_TEN,

@@ -23,6 +23,7 @@ from openbook.experiments.experiment import Experiment, Scale, Unit
 from openbook.experiments.models import taught
 
 DEPTH = 5
+CHARS = 8  # of an alphabet, where nothing else is said
 SAMPLES = {8: 16_000, 10: 28_000}  # of every curve, by characters of an alphabet
 AS_SHIPPED = 20_000  # of `student-deep`
 SEEDS = 3

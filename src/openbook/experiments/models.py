@@ -56,12 +56,12 @@ def taught(
 def seconds_of(spec: dict[str, Any]) -> float:
     """CPU time of teaching a student of three levels: measured 12 ms an example, and some seconds to begin."""
     samples = spec["settings"].get("samples", 10_000) * spec["settings"].get("training.epochs", 1)
+    without = spec["settings"].get("curriculum") == "no-context"
     if str(spec["reader"]).startswith("writer"):  # two levels, but a rule takes two words
-        return 6.0 + (0.0075 if spec["settings"]["curriculum"] == "no-context" else 0.0125) * samples
-    if spec.get("base") == "student-deep":  # five levels
-        return 10.0 + (0.018 if spec["settings"]["curriculum"] == "no-context" else 0.024) * samples
-    rate = 0.009 if spec["settings"]["curriculum"] == "no-context" else 0.012
-    return 6.0 + rate * samples
+        return 6.0 + (0.0075 if without else 0.0125) * samples
+    if spec.get("base") in ("student-deep", "student-brief"):  # five levels
+        return 10.0 + (0.018 if without else 0.024) * samples
+    return 6.0 + (0.009 if without else 0.012) * samples
 
 
 def reader_seconds(name: str) -> float:

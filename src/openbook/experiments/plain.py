@@ -15,11 +15,10 @@ from openbook.experiments import efficiency_claims, five_levels, sample_efficien
 from openbook.experiments.curricula import CURVES
 from openbook.experiments.experiment import Claim, Experiment, Rows, Scale, Unit
 from openbook.experiments.figures import Axis, Chart, Level, Panel, Series, Table, share
-from openbook.experiments.five_levels import ALL_WEIGHTS, LONGER, RATE, SAMPLES, SEEDS, WARMED, WARMUP, unit
+from openbook.experiments.five_levels import ALL_WEIGHTS, CHARS, LONGER, RATE, SAMPLES, SEEDS, WARMED, WARMUP, unit
 from openbook.experiments.models import Models
 
 NAME = "five-levels-plain"
-CHARS = 8
 SHOWN = {  # of the figure: annealing with too few and with enough, plain fine-tuning with many
     *(("anneal", size) for size in (12_000, SAMPLES[CHARS])),
     *(("no-context", size) for size in LONGER[CHARS]),
