@@ -73,7 +73,7 @@ def reader_seconds(name: str) -> float:
 def label(spec: dict[str, Any]) -> str:
     """A short name that people and file systems can read."""
     settings = spec["settings"]
-    words = [str(settings.get("curriculum", "")), str(settings.get("samples", ""))]
+    words = [str(settings.get("curriculum") or spec.get("base", "")), str(settings.get("samples", ""))]
     words += [] if spec["reader"] else ["from-nothing"]
     words += [f"held-out-{settings['task.held_out']}"] if "task.held_out" in settings else []
     words += [f"seed-{settings['seed']}"] if settings.get("seed") else []
