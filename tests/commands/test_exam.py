@@ -140,6 +140,25 @@ def test_a_student_is_examined_on_a_codebook_of_ones_choice(told: Any, refused: 
     assert "have another codebook; this exam is on records" in refused("exam", learned, "--codebook", 5)
 
 
+def test_the_book_has_as_much_of_what_is_not_needed_as_one_says(told: Any, refused: Any) -> None:
+    reader = Path(openbook.__file__).parent / "checkpoints" / "student-3-8"
+    asked = ("exam", reader, "--samples", 16, "--open", 1)
+    brief, usual, whole = (told(*asked, *more)[0]["rows"][0] for more in (["--others", 0], [], ["--others", 1]))
+    assert brief["pieces"] < usual["pieces"] < whole["pieces"] == 3 * 64  # every rule of three phrasebooks
+    assert min(row["accuracy"] for row in (brief, usual)) > 0.98
+    assert "a share from 0 to 1" in refused("exam", reader, "--others", 1.5)
+
+
+def test_a_book_of_all_pieces_has_no_others(tmp_path: Path, told: Any, refused: Any) -> None:
+    run = tmp_path / "run"
+    size = ["--set", "model.hidden_size=16", "--set", "model.layers=1", "--set", "exam.samples=2"]
+    assert (
+        told("learn", "--data", FACTS, "--samples", 2, "--set", "curriculum.candidates=all", *size, "--out", run)[1]
+        == 0
+    )
+    assert "has all pieces, needed or not" in refused("exam", run, "--others", 0.5)
+
+
 def test_bad_input_is_refused(learned: Path, tmp_path: Path, refused: Any) -> None:
     assert "has no config.json" in refused("exam", tmp_path / "absent")
     assert "between 0 and 1" in refused("exam", learned, "--open", "1.5")

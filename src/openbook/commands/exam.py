@@ -22,6 +22,7 @@ def exam(
     lengths: tuple[int, int] | None = None,
     codebook: int | Literal["fresh"] | Path | None = None,
     open_: Shares = [0.0, 0.25, 0.5, 0.75, 1.0],  # noqa: B006 - cyclopts shows the default
+    others: float | None = None,
     sections: bool = False,
     generate: bool = False,
     chart: Path | None = None,
@@ -50,6 +51,8 @@ def exam(
         Another codebook of the task (a seed, a file, or fresh): does the model still read a book it does not know?
     open_
         Shares of the book to open.
+    others
+        Share of the pieces that an example does not need that are in its book as well; as in training by default.
     sections
         Also close one section at a time and leave the others open: which of them the model knows by heart.
     generate
@@ -71,6 +74,8 @@ def exam(
         raise InputError("--open names no share of the book: give numbers from 0 to 1, or leave it out")
     if samples is not None and samples < 1:
         raise InputError(f"--samples is {samples}: examine at least one")
+    if others is not None and not 0 <= others <= 1:
+        raise InputError(f"--others is {others:g}: give a share from 0 to 1")
     config, model, encoder, source = reopen(
         run, data, samples, lengths, str(codebook) if isinstance(codebook, Path) else codebook
     )
@@ -79,7 +84,10 @@ def exam(
         "seed": config.seed if seed is None else seed,
         "batch_size": config.exam.batch_size,
     }
-    what = (model, encoder, source, config.curriculum)
+    if others is not None and config.curriculum.candidates == "all":
+        raise InputError("--others: this run's book has all pieces, needed or not (curriculum.candidates)")
+    curriculum = config.curriculum.model_copy(update={} if others is None else {"others": others})
+    what = (model, encoder, source, curriculum)
     with progress("exam", None if sections else len(open_) + 1) as advance:
         closed = examine_sections(*what, advance=advance, **about) if sections else []
         rows = examine(*what, open_, generate=generate, advance=advance, **about)
