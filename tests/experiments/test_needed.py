@@ -61,8 +61,9 @@ def test_where_the_slow_curve_never_arrives_there_is_a_bound() -> None:
 
 def test_a_slow_curve_that_starts_above_says_nothing_about_what_it_needs_at_least() -> None:
     fast = {seed: {1000: 0.1, 2000: 0.9} for seed in (0, 1)}
-    alone = ratio(rows(slow={0: {16_000: 1.0}}, fast=fast), "slow", "fast", 0.5)
-    assert alone is not None and (alone.least, alone.most) == (None, 16) and str(alone) == "at most 16.0, 1 of 1 seeds"
+    assert ratio(rows(slow={0: {16_000: 1.0}}, fast=fast), "slow", "fast", 0.5) is None  # the other seed may need more
+    alone = ratio(rows(slow={0: {16_000: 1.0}}, fast={0: fast[0]}), "slow", "fast", 0.5)
+    assert alone is not None and (alone.least, alone.most) == (None, 16) and str(alone) == "at most 16.0"
     assert ratio(rows(slow={0: {16_000: 1.0}}, fast={0: {2000: 0.9}}), "slow", "fast", 0.5) is None
     found = ratio(rows(slow={0: {16_000: 0.1}, 1: {16_000: 1.0}}, fast=fast), "slow", "fast", 0.5)
     assert found is not None and str(found) == "more than 8.0, 1 of 2 seeds"
@@ -88,6 +89,12 @@ def test_a_bound_rests_on_the_seeds_that_were_given_the_most() -> None:
     slow = {0: {24: 0.1, 120: 0.1}, 1: {24: 0.1}, 2: {24: 0.1}}
     fast = {seed: {20: 0.1, 24: 0.9} for seed in range(3)}
     assert str(ratio(rows(slow=slow, fast=fast), "slow", "fast", 0.9)) == "more than 5.0, 1 of 3 seeds"
+
+
+def test_a_bound_on_one_seed_is_none_on_all_that_the_fast_curve_has() -> None:
+    fast = {seed: {10: 0.1, 12: 0.9} for seed in range(3)}
+    found = ratio(rows(slow={1: {128: 0.3}}, fast=fast), "slow", "fast", 0.9)
+    assert found is not None and found.least is None and str(found) == "more than 10.7, 1 of 3 seeds"
 
 
 def test_nothing_is_said_without_both() -> None:

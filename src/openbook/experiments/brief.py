@@ -9,15 +9,16 @@ it (`plain`); it is run from this reader too, at the rate and warm-up that were 
 from __future__ import annotations
 
 import functools
+from collections.abc import Iterable
 
 from openbook.experiments import efficiency_claims, plain, sample_efficiency
 from openbook.experiments.experiment import Claim, Experiment, Rows, Scale, Unit
-from openbook.experiments.five_levels import ALL_WEIGHTS, CHARS, DEPTH, WARMED, WARMUP, unit
+from openbook.experiments.five_levels import ALL_WEIGHTS, CHARS, DEPTH, SEEDS, WARMED, WARMUP, unit
 
 NAME = "five-levels-brief"
-SIZES = {10_000: 3, 12_800: 3}  # of annealing, and how many seeds
+KINDEST = 1  # of the seeds, to plain fine-tuning
+SIZES: dict[int, Iterable[int]] = {10_000: [KINDEST], 12_800: range(SEEDS)}  # of annealing: too few, and enough
 PLAIN = 128_000
-KINDEST = 1  # seed, to plain fine-tuning
 NOTE = (
     "Annealing has a schedule of our own, which closes one phrasebook after another, and a book of needed rules alone. "
     "All weights of plain fine-tuning are free."
@@ -28,7 +29,7 @@ def configs(scale: Scale) -> list[Unit]:
     """At overnight scale only, as all that is about five levels."""
     if scale != "overnight":
         return []
-    annealed = [annealing(size, seed) for size, seeds in SIZES.items() for seed in range(seeds)]
+    annealed = [annealing(size, seed) for size, seeds in SIZES.items() for seed in seeds]
     return [*annealed, unit("no-context", PLAIN, CHARS, KINDEST, **{**ALL_WEIGHTS, WARMUP: WARMED / PLAIN})]
 
 
@@ -57,5 +58,5 @@ EXPERIMENT = Experiment(
     draw=functools.partial(sample_efficiency.draw, name=NAME, note=NOTE),
     claims=claims,
     differs="The paper's annealing shows a quarter of the unused rules, and hides rules of all phrasebooks in half of "
-    "the examples, from the start. Plain fine-tuning has one seed here.",
+    "the examples, from the start. Plain fine-tuning, and annealing with too few, have one seed here.",
 )

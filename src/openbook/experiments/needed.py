@@ -75,7 +75,7 @@ class Ratio:
         if self.mean is None:
             said = [f"more than {self.above:.1f}"] if self.above is not None else []
             said += [f"at most {self.at_most:.1f}"] if self.at_most is not None else []
-            return f"{' and '.join(said)}, {self.count or self.of} of {self.of} seeds"
+            return " and ".join(said) + (f", {self.count} of {self.of} seeds" if self.count else "")
         if self.low is None or self.high is None:
             return f"{self.mean:.1f}, one seed"
         return f"{self.mean:.1f} ({self.low:.1f} to {self.high:.1f}), {self.count} seeds"
@@ -112,16 +112,17 @@ def _bounds(slow: Sequence[Need], fast: Sequence[Need]) -> Ratio | None:
     """What the sizes say, for any two seeds. Of seeds that never arrive, those count that were given the most."""
     most = max((need.above for need in slow if need.enough is None and need.above is not None), default=None)
     given = [need for need in slow if need.above is not None and (need.enough is not None or need.above == most)]
+    tried = max(len(slow), len(fast))  # a seed that only one of them had says nothing of how many times
     slowest = max(need.enough for need in fast if need.enough is not None)
     above = min((need.above for need in given if need.above is not None), default=None)
     ends = [need.enough for need in slow]
     starts = [need.above for need in fast]
     at_most = None
-    if all(end is not None for end in ends) and all(start is not None for start in starts):
+    if len(slow) == tried and None not in ends and None not in starts:
         at_most = max(end for end in ends if end) / min(start for start in starts if start)
     if above is None and at_most is None:
         return None
-    return Ratio({}, None, None, None, above and above / slowest, at_most, len(given), len(slow))
+    return Ratio({}, None, None, None, above and above / slowest, at_most, len(given), tried)
 
 
 def _by_seed(rows: Rows, name: str) -> dict[int, dict[float, float]]:
