@@ -330,9 +330,11 @@ def test_plain_fine_tuning_is_searched_where_it_has_the_most(tmp_path: Path) -> 
 def test_a_brief_book_has_what_is_needed_and_all_else_is_as_usual(tmp_path: Path) -> None:
     """Annealing with the config that users have, plain fine-tuning with ten times as many."""
     models = Models(tmp_path)
-    *annealed, plain = [unit.config for unit in brief.EXPERIMENT.configs("overnight")]
-    told = [(unit["curve"], unit["samples"], unit["seed"]) for unit in annealed]
-    assert told == [("anneal", 10_000, 1), *(("anneal", 12_800, seed) for seed in range(3))]
+    units = [unit.config for unit in brief.EXPERIMENT.configs("overnight")]
+    told = [(unit["curve"], unit["samples"], unit["seed"]) for unit in units]
+    sizes = [("anneal", 10_000), ("anneal", 12_800), ("no-context", 128_000)]
+    assert told == [(*size, seed) for size in sizes for seed in range(3)]
+    annealed, plain = units[:6], units[6:]
     as_shipped, usual = (validated(RunConfig, read_yaml(name)) for name in ("student-brief", "student-deep"))
     for unit in annealed:
         config = models.config(unit["learned"][0])
@@ -341,9 +343,10 @@ def test_a_brief_book_has_what_is_needed_and_all_else_is_as_usual(tmp_path: Path
         assert config.training.decay == as_shipped.training.decay
     assert as_shipped.curriculum.others == 0 and as_shipped.curriculum.lean == usual.curriculum.lean
     assert as_shipped.training == usual.training.model_copy(update={"decay": 0.2})
-    assert plain["samples"] == 10 * (as_shipped.samples or 0) == 10 * annealed[-1]["samples"]
-    training = models.config(plain["learned"][0]).training
-    assert (training.freeze, training.matrix_learning_rate, training.warmup * plain["samples"]) == ([], 0.01, 9600)
+    for unit in plain:
+        assert unit["samples"] == 10 * (as_shipped.samples or 0) == 10 * annealed[-1]["samples"]
+        training = models.config(unit["learned"][0]).training
+        assert (training.freeze, training.matrix_learning_rate, training.warmup * unit["samples"]) == ([], 0.01, 9600)
 
 
 def test_fewer_examples_have_as_many_more_passes(tmp_path: Path) -> None:
