@@ -20,9 +20,12 @@ import pytest
 
 from openbook.cli import main
 
-FOLDER = Path(__file__).parents[1] / "docs"
+ROOT = Path(__file__).parents[1]
+FOLDER = ROOT / "docs"
 BLOCK = re.compile(r"^```(\w+)(?: ([\w./-]+))?\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+FENCED = re.compile(r"^```.*?^```$", re.DOTALL | re.MULTILINE)
 PAGES = sorted(page.name for page in FOLDER.glob("*.md") if "<!-- tested -->" in page.read_text(encoding="utf-8"))
+ALL_PAGES = sorted([*ROOT.glob("*.md"), *FOLDER.glob("*.md")])
 
 
 def commands(block: str) -> list[tuple[list[str], str]]:
@@ -81,10 +84,33 @@ def test_a_page_is_true(
     assert follow((FOLDER / page).read_text(encoding="utf-8"), capsys) > 2
 
 
-@pytest.mark.parametrize("page", PAGES)
-def test_links_lead_somewhere(page: str) -> None:
-    links = re.findall(r"\]\((?!http)([^)#]+)\)", (FOLDER / page).read_text(encoding="utf-8"))
-    assert [link for link in links if not (FOLDER / link).exists()] == []
+def anchors(text: str) -> set[str]:
+    """What a page's headings are called in links: small letters, no punctuation, a dash for each blank."""
+    headings = re.findall(r"^#+ (.+)$", FENCED.sub("", text), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+def astray(page: Path) -> list[str]:
+    """The links of a page, to files and to headings, that lead nowhere."""
+    found = []
+    for link in re.findall(r"\]\((?!http)([^)\s]+)\)", FENCED.sub("", page.read_text(encoding="utf-8"))):
+        file, _, anchor = link.partition("#")
+        target = page.parent / file if file else page
+        if not target.exists() or (anchor and anchor not in anchors(target.read_text(encoding="utf-8"))):
+            found.append(link)
+    return found
+
+
+@pytest.mark.parametrize("page", ALL_PAGES, ids=lambda page: page.stem)
+def test_links_lead_somewhere(page: Path) -> None:
+    assert astray(page) == []
+
+
+@pytest.mark.parametrize("link", ["other.md", "#no-such-heading", "page.md#no-such-heading"])
+def test_a_link_that_leads_nowhere_is_found_out(link: str, tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"# A heading, with `code`\n\n[there](#a-heading-with-code) [nowhere]({link})\n", encoding="utf-8")
+    assert astray(page) == [link]
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -143,7 +144,9 @@ def test_a_student_is_examined_on_a_codebook_of_ones_choice(told: Any, refused: 
 def test_the_book_has_as_much_of_what_is_not_needed_as_one_says(told: Any, refused: Any) -> None:
     reader = Path(openbook.__file__).parent / "checkpoints" / "student-3-8"
     asked = ("exam", reader, "--samples", 16, "--open", 1)
-    brief, usual, whole = (told(*asked, *more)[0]["rows"][0] for more in (["--others", 0], [], ["--others", 1]))
+    exams = [told(*asked, *more)[0] for more in (["--others", 0], [], ["--others", 1])]
+    brief, usual, whole = (exam["rows"][0] for exam in exams)
+    assert [exam["others"] for exam in exams] == [0, 0.25, 1]
     assert brief["pieces"] < usual["pieces"] < whole["pieces"] == 3 * 64  # every rule of three phrasebooks
     assert min(row["accuracy"] for row in (brief, usual)) > 0.98
     assert "a share from 0 to 1" in refused("exam", reader, "--others", 1.5)
@@ -157,6 +160,14 @@ def test_a_book_of_all_pieces_has_no_others(tmp_path: Path, told: Any, refused: 
         == 0
     )
     assert "has all pieces, needed or not" in refused("exam", run, "--others", 0.5)
+
+
+def test_a_book_of_nothing_but_what_is_needed_has_no_others(learned: Path, tmp_path: Path, refused: Any) -> None:
+    """Pieces are needed unless it is said that they are not, so that any share of the others would be none."""
+    path = tmp_path / "plain.jsonl"
+    record = {"prompt": "Who rules Vellmora?", "completion": " Queen Ilva", "privileged_context": ["Ilva rules."]}
+    path.write_text(json.dumps(record) + "\n")
+    assert "a piece that it does not need" in refused("exam", learned, "--data", path, "--others", 0.5)
 
 
 def test_bad_input_is_refused(learned: Path, tmp_path: Path, refused: Any) -> None:

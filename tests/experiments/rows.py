@@ -67,6 +67,12 @@ def plain(times: int = 20, slow: float = 0.14) -> list[dict[str, Any]]:
     ]
 
 
+def brief(times: int = 20, slow: float = 0.14) -> list[dict[str, Any]]:
+    """The same without unused rules, and a control that has them and would say something else."""
+    control = [{**row, "samples": 10 * row["samples"], "accuracy": 0.2} for row in plain() if row["curve"] == "anneal"]
+    return [*({**row, "others": 0.0} for row in plain(times, slow)), *({**row, "others": 0.25} for row in control)]
+
+
 def passes(anneal: float = 0.99, no_context: float = 0.13) -> list[dict[str, Any]]:
     """Two sizes of annealing and one of plain fine-tuning."""
     found = efficiency(anneal={2000: anneal, 8000: anneal}, no_context={8000: no_context})

@@ -48,7 +48,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
             rows = experiment.run(jobs[0].unit.config, Models(out))  # type: ignore[union-attr]
         record = {"experiment": experiment.name, "scale": "laptop", "config": {"made": "up"}, "rows": rows}
         path = unit_path(out, experiment.name, jobs[0].path.stem)  # type: ignore[union-attr]
-        write_unit(path, {**record, "seconds": 1.0, "cpu_seconds": 1.0})
+        taught_at = [{"commit": "c0ffee" * 7, "changed": True}, None]
+        write_unit(path, {**record, "seconds": 1.0, "cpu_seconds": 1.0, "taught_at": taught_at})
     damaged = [job for job in planned.jobs if getattr(job, "experiment", "") == "gap"][1].path  # type: ignore[union-attr]
     damaged.write_text('{"rows": [')
     return write_page(planned, {"gap 3": "it broke"})
@@ -90,6 +91,7 @@ def test_every_number_has_its_origin_and_its_command(page: Path) -> None:
     for experiment in LAPTOP:
         assert f"openbook reproduce {experiment.name} --scale laptop --again" in text
     assert text.count("SHA-256") >= len(LAPTOP)
+    assert text.count("taught at c0ffeec0ff with changes and installed package") == len(LAPTOP)
 
 
 @pytest.fixture(scope="module")

@@ -47,3 +47,6 @@ def test_reading_that_was_lost_is_told_from_reading_that_never_was() -> None:
 def test_where_nearly_all_answers_are_the_same_a_run_that_is_always_right_has_learned(chance: float) -> None:
     assert advice(1.0, 1.0, chance, (), curriculum_named("anneal")) is None
     assert chance == 1 or advice(chance, chance, chance, (), curriculum_named("anneal")) is not None
+    assert "it reads" in str(advice(chance / 2, 1.0, chance, (), curriculum_named("anneal")))
+    read_once = [{"open_book": 1.0, "step": 10}]
+    assert "reads no more" in str(advice(0.5, 0.5, chance, read_once, curriculum_named("anneal")))

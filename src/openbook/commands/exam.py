@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 from rich.markup import escape
 from rich.table import Table
 
 from openbook.console import emit_json, out, progress
+
+if TYPE_CHECKING:
+    from openbook.book import Source
+    from openbook.curriculum import Curriculum
 
 Shares = Annotated[list[float], Parameter(name="--open", negative="", consume_multiple=True)]
 
@@ -52,7 +56,8 @@ def exam(
     open_
         Shares of the book to open.
     others
-        Share of the pieces that an example does not need that are in its book as well; as in training by default.
+        Share of the pieces that an example does not need that are in its book as well; as the run's curriculum says
+        by default.
     sections
         Also close one section at a time and leave the others open: which of them the model knows by heart.
     generate
@@ -84,8 +89,8 @@ def exam(
         "seed": config.seed if seed is None else seed,
         "batch_size": config.exam.batch_size,
     }
-    if others is not None and config.curriculum.candidates == "all":
-        raise InputError("--others: this run's book has all pieces, needed or not (curriculum.candidates)")
+    if others is not None:
+        _check_others(config.curriculum, source, about["samples"])
     curriculum = config.curriculum.model_copy(update={} if others is None else {"others": others})
     what = (model, encoder, source, curriculum)
     with progress("exam", None if sections else len(open_) + 1) as advance:
@@ -96,11 +101,29 @@ def exam(
     if chart is not None:
         _draw(listed, chart)
     if json:
-        emit_json({"run": str(run), "rows": listed, **({"sections": apart} if sections else {})})
+        told = {"run": str(run), "others": curriculum.others, "rows": listed}
+        emit_json({**told, "sections": apart} if sections else told)
         return
     _show(listed)
     if sections:
         _show_sections(apart)
+
+
+def _check_others(curriculum: Curriculum, source: Source, samples: int) -> None:
+    """Refuse `--others` where it would change nothing."""
+    import numpy as np
+
+    from openbook.book.shelf import NONE
+    from openbook.errors import InputError
+
+    if curriculum.candidates == "all":
+        raise InputError("--others: this run's book has all pieces, needed or not (curriculum.candidates)")
+    shelf = source.shelf(np.arange(min(samples, len(source))))
+    if not ((shelf.pieces != NONE) & ~shelf.needed).any():
+        raise InputError(
+            "--others: no example here has a piece that it does not need; a record marks one with "
+            '{"text": ..., "needed": false}'
+        )
 
 
 def _show(rows: list[dict[str, Any]]) -> None:

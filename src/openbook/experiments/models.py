@@ -143,6 +143,11 @@ class Models:
         """Whether a taught model is there. One that was told something else under the same name is refused."""
         return _made(self.place(spec), self.config(spec))
 
+    def taught_at(self, spec: dict[str, Any]) -> dict[str, Any] | None:
+        """The commit that taught a model, as its run wrote it down: its rows may be measured by a later one."""
+        found: dict[str, Any] | None = Run(self.place(spec)).read("environment.json")["git"]
+        return found
+
     def reads(self, name: str) -> bool:
         """Whether a reader was made here; one that cannot read is none, although its course has ended."""
         folder = self.folder / name

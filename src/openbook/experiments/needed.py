@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from openbook.experiments.experiment import Rows
 from openbook.intervals import mean_interval
@@ -29,6 +29,9 @@ class Need:
         return math.inf if self.above is None or self.enough is None else self.enough / self.above
 
 
+UNKNOWN = Need(None, None, None)
+
+
 def needed(found: Mapping[float, float], threshold: float) -> Need:
     """Where a curve of accuracies by size first passes the threshold."""
     before: tuple[float, float] | None = None
@@ -43,86 +46,89 @@ def needed(found: Mapping[float, float], threshold: float) -> Need:
 
 
 @dataclass(frozen=True)
-class Ratio:
-    """How many times as many samples one curve needs as another.
+class Times:
+    """How many times as many one curve needs as another on one seed: more than `above`, and less than `below`.
 
-    Where every seed has sizes on both sides of the threshold, near and equally far apart in all seeds, there is one
-    number for each and their geometric mean, with `low` and `high` that bound it (95 %, Student's t over the
-    logarithms). Where that is not so, seeds would differ by what was tried: then there is only what the sizes say,
-    `above` and, if every seed arrives, `at_most`. `count` seeds of `of` say how much it is at least.
+    `between` is where straight lines over the logarithm of sizes pass, if both curves have both ends.
     """
 
-    seeds: dict[int, float]
-    mean: float | None
-    low: float | None
-    high: float | None
     above: float | None
-    at_most: float | None
-    count: int
-    of: int
+    below: float | None
+    between: float | None
+
+    def __str__(self) -> str:
+        if self.above is not None and self.below is not None:
+            return f"{self.above:.1f} to {self.below:.1f}"
+        if self.above is not None:
+            return f"more than {self.above:.1f}"
+        return "its sizes do not tell" if self.below is None else f"less than {self.below:.1f}"
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """How many times as many samples one curve needs as another, for each seed that either of them has.
+
+    `least` and `most` are what the sizes say of every seed; they are what a verdict rests on. `mean`, with `low` and
+    `high` that bound it (95 %, Student's t over the logarithms), is geometric and of points between sizes. It is told
+    only where every seed has sizes on both sides of the threshold, near and equally far apart: else seeds would differ
+    by what was tried. How far apart sizes are is not in its interval.
+    """
+
+    seeds: dict[int, Times]
+    mean: float | None = None
+    low: float | None = None
+    high: float | None = None
 
     @property
     def least(self) -> float | None:
-        """What it is at least: by the interval, or by the sizes if those of every seed say so."""
-        return self.low if self.low is not None else (self.above if self.count == self.of else None)
+        found = [times.above for times in self.seeds.values()]
+        return min((bound for bound in found if bound is not None), default=None) if None not in found else None
 
     @property
     def most(self) -> float | None:
-        """What it is at most, likewise."""
-        return self.high if self.high is not None else self.at_most
+        found = [times.below for times in self.seeds.values()]
+        return max((bound for bound in found if bound is not None), default=None) if None not in found else None
 
     def __str__(self) -> str:
-        if self.mean is None:
-            said = [f"more than {self.above:.1f}"] if self.above is not None else []
-            said += [f"at most {self.at_most:.1f}"] if self.at_most is not None else []
-            return " and ".join(said) + (f", {self.count} of {self.of} seeds" if self.count else "")
-        if self.low is None or self.high is None:
-            return f"{self.mean:.1f}, one seed"
-        return f"{self.mean:.1f} ({self.low:.1f} to {self.high:.1f}), {self.count} seeds"
+        count = "one seed" if len(self.seeds) == 1 else f"{len(self.seeds)} seeds"
+        if self.mean is not None and self.least is not None and self.most is not None:
+            interval = "" if self.low is None or self.high is None else f" ({self.low:.1f} to {self.high:.1f})"
+            return f"{self.mean:.1f}{interval}, {count}; by sizes {self.least:.1f} to {self.most:.1f}"
+        said = {seed: str(times) for seed, times in sorted(self.seeds.items())}
+        if len(set(said.values())) == 1:
+            return f"{next(iter(said.values()))}, {count}"
+        return "; ".join(f"seed {seed}: {words}" for seed, words in said.items()) or "its sizes do not tell"
 
 
-def ratio(rows: Rows, slow: str, fast: str, threshold: float) -> Ratio | None:
-    """Samples that `slow` needs against those that `fast` needs; None if a seed of `fast` never arrives.
-
-    Leaving such a seed out would make the ratio one of its successes.
-    """
+def ratio(rows: Rows, slow: str, fast: str, threshold: float) -> Ratio:
+    """Samples that `slow` needs against those that `fast` needs. A seed that only one of them has is not left out."""
     needs = {
         name: {seed: needed(found, threshold) for seed, found in _by_seed(rows, name).items()} for name in (slow, fast)
     }
-    both = {seed: (needs[slow][seed], needs[fast][seed]) for seed in needs[slow] if seed in needs[fast]}
-    if not both or any(need.enough is None for need in needs[fast].values()):
-        return None
-    bounds = _bounds(list(needs[slow].values()), list(needs[fast].values()))
-    alike = all(_alike(needs[name][seed] for seed in both) for name in (slow, fast))
-    if bounds is None or not alike or len(both) < len(needs[slow]):
-        return bounds
-    seeds = {seed: s.between / f.between for seed, (s, f) in both.items() if s.between and f.between}
-    mean, *interval = mean_interval([math.log(value) for value in seeds.values()])
+    both = {
+        seed: (needs[slow].get(seed, UNKNOWN), needs[fast].get(seed, UNKNOWN))
+        for seed in {**needs[slow], **needs[fast]}
+    }
+    seeds = {seed: _times(*pair) for seed, pair in both.items()}
+    values = [math.log(times.between) for times in seeds.values() if times.between]
+    if not seeds or len(values) < len(seeds) or not all(map(_alike, zip(*both.values(), strict=True))):
+        return Ratio(seeds)
+    mean, *interval = mean_interval(values)
     low, high = (math.exp(bound) if len(seeds) > 1 else None for bound in interval)
-    return replace(bounds, seeds=seeds, mean=math.exp(mean), low=low, high=high)
+    return Ratio(seeds, math.exp(mean), low, high)
+
+
+def _times(slow: Need, fast: Need) -> Times:
+    def over(one: float | None, other: float | None) -> float | None:
+        return None if one is None or other is None else one / other
+
+    return Times(over(slow.above, fast.enough), over(slow.enough, fast.above), over(slow.between, fast.between))
 
 
 def _alike(needs: Iterable[Need]) -> bool:
     """Whether lines are drawn over gaps that are equally wide and not too wide."""
     widths = [need.width for need in needs]
     return max(widths) <= WIDEST and max(widths) / min(widths) < 1.01
-
-
-def _bounds(slow: Sequence[Need], fast: Sequence[Need]) -> Ratio | None:
-    """What the sizes say, for any two seeds. Of seeds that never arrive, those count that were given the most."""
-    most = max((need.above for need in slow if need.enough is None and need.above is not None), default=None)
-    given = [need for need in slow if need.above is not None and (need.enough is not None or need.above == most)]
-    tried = max(len(slow), len(fast))  # a seed that only one of them had says nothing of how many times
-    slowest = max(need.enough for need in fast if need.enough is not None)
-    above = min((need.above for need in given if need.above is not None), default=None)
-    ends = [need.enough for need in slow]
-    starts = [need.above for need in fast]
-    at_most = None
-    if len(slow) == tried and None not in ends and None not in starts:
-        at_most = max(end for end in ends if end) / min(start for start in starts if start)
-    if above is None and at_most is None:
-        return None
-    return Ratio({}, None, None, None, above and above / slowest, at_most, len(given), tried)
 
 
 def _by_seed(rows: Rows, name: str) -> dict[int, dict[float, float]]:

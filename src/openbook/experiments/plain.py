@@ -51,20 +51,17 @@ def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
 
 
 def best(rows: Rows) -> list[dict[str, Any]]:
-    """What is known to be possible: for each curve, seed and size the best run with no more samples, whatever its rate.
+    """What is known to be possible: for each curve, seed and size the best run, whatever its rate.
 
     More samples need not be used, so a longer run at a worse rate does not take back what a shorter one has shown. Nor
-    is it evidence of its size: a size counts where at least one seed does better than with fewer.
+    is it evidence of its size: a size counts for a seed that does better with it than with fewer.
     """
-    better: dict[tuple[str, int], list[dict[str, Any]]] = {}  # of each curve and size, by seed
-    gained = set()
-    for curve, samples, seed in sorted({(row["curve"], row["samples"], row["seed"]) for row in rows}):
-        of_seed = [row for row in rows if (row["curve"], row["seed"]) == (curve, seed) and row["samples"] <= samples]
-        found = max(of_seed, key=lambda row: (row["accuracy"], -row["samples"]))
-        if found["samples"] == samples:
-            gained.add((curve, samples))
-        better.setdefault((curve, samples), []).append({**found, "samples": samples})
-    return [row for key, found in better.items() if key in gained for row in found]
+    kept: dict[tuple[str, int], list[dict[str, Any]]] = {}  # of each curve and seed, by size
+    for row in sorted(rows, key=lambda row: (row["samples"], -row["accuracy"])):
+        better = kept.setdefault((row["curve"], row["seed"]), [])
+        if not better or row["accuracy"] > better[-1]["accuracy"]:
+            better.append(row)
+    return [row for better in kept.values() for row in better]
 
 
 def draw(rows: Rows) -> list[Chart | Table]:
@@ -122,23 +119,10 @@ def _course(name: str, runs: Rows, colour: int) -> Series:
     return Series(name, points, colour, [(min(found), max(found)) for found in seen.values()])
 
 
-def first_passed(rows: Rows) -> dict[int, int]:
-    """By seed, after how many samples plain fine-tuning first passed an exam, on the way of a run or at its end."""
-    passed: dict[int, int] = {}
-    for row in rows:
-        if row["curve"] != "no-context":
-            continue
-        way = [(point["step"] * row["samples"] // row["steps"], point["closed_book"]) for point in row["curve_by_step"]]
-        for seen, accuracy in [*way, (row["samples"], row["accuracy"])]:
-            if accuracy >= efficiency_claims.LEARNED:
-                passed[row["seed"]] = min(seen, passed.get(row["seed"], seen))
-    return dict(sorted(passed.items()))
-
-
 def claims(rows: Rows) -> list[Claim]:
     """The factor of the main figure, with the best that plain fine-tuning had at any rate."""
     fewer = efficiency_claims.fewer(best(rows))
-    passed = {f"first passed, seed {seed}": samples for seed, samples in first_passed(rows).items()}
+    passed = {f"first passed, seed {seed}": samples for seed, samples in efficiency_claims.first_passed(rows).items()}
     return [replace(fewer, numbers={**fewer.numbers, **passed})]
 
 

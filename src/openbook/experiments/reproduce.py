@@ -89,6 +89,7 @@ class RowsJob:
                 "scale": self.scale,
                 "config": self.unit.config,
                 "models": [self.models.place(spec).name for spec in self.unit.learned],
+                "taught_at": [self.models.taught_at(spec) for spec in self.unit.learned],
                 "readers": {name: self.models.identity(name) for name in self.unit.readers},
                 "budget_seconds": self.unit.seconds,
                 "seconds": round(time.perf_counter() - started, 2),

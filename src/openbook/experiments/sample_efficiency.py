@@ -88,7 +88,7 @@ def draw(rows: Rows, name: str = NAME, note: str = "") -> list[Chart | Table]:
             panels,
             "Solid: this machine, mean of the seeds; bars reach from the lowest to the highest end of their 95 % "
             "intervals, clustered by string. Dashed and pale: "
-            f"published, Llama-3.2-3B on MLT(5, 8) or MLT(5, 10); {_apart(rows)}, so compare the order of the curves "
+            f"published, Llama-3.2-3B on {_tasks(rows)}; {_apart(rows)}, so compare the order of the curves "
             f"and not their places.{note and f' {note}'}",
         )
     ]
@@ -100,6 +100,10 @@ def draw(rows: Rows, name: str = NAME, note: str = "") -> list[Chart | Table]:
             charts.append(_course(runs, size, called))
         charts += [_costs(mine, called), _table(mine, called)]
     return charts
+
+
+def _tasks(rows: Rows) -> str:
+    return " and ".join(f"MLT({PAPER_DEPTH}, {chars})" for chars in by_alphabet(rows))
 
 
 def _apart(rows: Rows) -> str:

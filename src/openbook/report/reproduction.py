@@ -146,16 +146,13 @@ def _provenance(found: Found) -> Table | None:
         return None
     rows = []
     for unit in found.units:
-        about = unit["environment"]
-        git = about.get("git") or {}
-        commit = f"{git['commit'][:10]}{' with changes' if git['changed'] else ''}" if git else "installed package"
         config = ", ".join(
             f"{key} {value}" for key, value in unit["config"].items() if not isinstance(value, list | dict)
         )
         models = ", ".join([*unit.get("models", []), *(f"reader {name}" for name in unit.get("readers", {}).values())])
         rows.append(
-            [config or "all", f"{unit['cpu_seconds']:.1f}", models, commit, f"rows/{unit['experiment']}/{unit['file']}",
-             unit["sha256"][:12]]
+            [config or "all", f"{unit['cpu_seconds']:.1f}", models, _commits(unit),
+             f"rows/{unit['experiment']}/{unit['file']}", unit["sha256"][:12]]
         )  # fmt: skip
     return Table(
         "provenance",
@@ -163,6 +160,17 @@ def _provenance(found: Found) -> Table | None:
         ["config", "CPU s", "models", "commit", "file", "SHA-256"],
         rows,
     )
+
+
+def _commits(unit: dict[str, Any]) -> str:
+    """Which commit measured a unit's rows, and which taught its models if that was another."""
+    measured = _commit(unit["environment"].get("git"))
+    taught = sorted({_commit(git) for git in unit.get("taught_at", [])} - {measured})
+    return f"{measured}, taught at {' and '.join(taught)}" if taught else measured
+
+
+def _commit(git: dict[str, Any] | None) -> str:
+    return f"{git['commit'][:10]}{' with changes' if git['changed'] else ''}" if git else "installed package"
 
 
 def _again(plan: Plan) -> Markup:

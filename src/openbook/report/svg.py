@@ -14,7 +14,7 @@ from openbook.experiments.figures import Chart, Heatmap, Panel, Series
 from openbook.report.scales import Ruler, written
 
 WIDTH, HEIGHT = 380, 260  # of a panel: as wide as a phone, so that nothing is scaled down there
-LEFT, RIGHT, TOP, BOTTOM = 54, 12, 12, 44
+LEFT, RIGHT, TOP, BOTTOM = 54, 16, 12, 44
 NAMED, LINE, LETTER = 36, 14, 6  # what the name of a level takes, how high a line of text is, how wide a letter
 FEW = 40  # a curve of at most so many points shows them
 ALONE = 1.35  # a file's only panel is drawn larger

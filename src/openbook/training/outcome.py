@@ -30,14 +30,14 @@ def advice(
         return (
             f"{found}: this curriculum never opens the book. Give it more examples, or the book: --curriculum anneal."
         )
-    if open_book > guess:
+    if open_book >= guess:
         return (
             f"{found}, but with the book open it is at {open_book:.3f}: it reads, and has not learned by heart. Give "
             "it more examples (--samples, --epochs), or close one section after another (--curriculum patient)."
         )
     exams = [line for line in course if "open_book" in line]
     best = max(exams, key=lambda line: line["open_book"], default=None)
-    if best is not None and best["open_book"] > guess:
+    if best is not None and best["open_book"] >= guess:
         return (
             f"{found}, and it reads no more: with the book open it was at {best['open_book']:.3f} after step "
             f"{best['step']} and is at {open_book:.3f} now. Take a lower rate (--settings lists those it had)."
