@@ -332,23 +332,23 @@ def test_a_brief_book_has_what_is_needed_and_all_else_is_as_usual(tmp_path: Path
     models = Models(tmp_path)
     units = [unit.config for unit in brief.EXPERIMENT.configs("overnight")]
     told = [(unit["curve"], unit["samples"], unit["seed"]) for unit in units]
-    sizes = [("anneal", 10_000), ("anneal", 12_800), ("anneal", 12_800), ("no-context", 128_000)]
+    sizes = [*(("anneal", size) for size in (10_000, 12_800, 16_000, 12_800)), ("no-context", 128_000)]
     assert told == [(*size, seed) for size in sizes for seed in range(3)]
-    annealed, controls, plain = units[:6], units[6:9], units[9:]
+    annealed, controls, plain = units[:9], units[9:12], units[12:]
     as_shipped, usual = (validated(RunConfig, read_yaml(name)) for name in ("student-brief", "student-deep"))
     for unit in annealed:
         config = models.config(unit["learned"][0])
         assert config.task is not None and config.task.codebook == config.seed == unit["seed"]
         assert config.curriculum == as_shipped.curriculum
         assert config.training.decay == as_shipped.training.decay
-    for unit, control in zip(annealed[3:], controls, strict=True):
+    for unit, control in zip(annealed[3:6], controls, strict=True):
         one, other = (models.config(of["learned"][0]) for of in (unit, control))
         assert one == other.model_copy(update={"curriculum": other.curriculum.model_copy(update={"others": 0})})
         assert other.curriculum.others == usual.curriculum.others == 0.25
     assert as_shipped.curriculum.others == 0 and as_shipped.curriculum.lean == usual.curriculum.lean
     assert as_shipped.training == usual.training.model_copy(update={"decay": 0.2})
     for unit in plain:
-        assert unit["samples"] == 10 * (as_shipped.samples or 0) == 10 * annealed[-1]["samples"]
+        assert unit["samples"] == 10 * (as_shipped.samples or 0) == 10 * controls[0]["samples"]
         training = models.config(unit["learned"][0]).training
         assert (training.freeze, training.matrix_learning_rate, training.warmup * unit["samples"]) == ([], 0.01, 9600)
 

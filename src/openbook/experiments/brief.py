@@ -18,8 +18,9 @@ from openbook.experiments.five_levels import ALL_WEIGHTS, CHARS, DEPTH, SEEDS, W
 from openbook.experiments.models import Models
 
 NAME = "five-levels-brief"
-SIZES = (10_000, 12_800)  # of annealing: too few, and enough
-PLAIN = 10 * SIZES[-1]
+ENOUGH = 12_800  # of annealing: what `student-brief` has
+SIZES = (10_000, ENOUGH, 16_000)
+PLAIN = 10 * ENOUGH
 USUAL = 0.25  # share of the unused rules that the paper's annealing shows
 NOTE = (
     "Annealing has a schedule of our own, which closes one phrasebook after another, and a book of needed rules alone. "
@@ -34,7 +35,7 @@ def configs(scale: Scale) -> list[Unit]:
     warmed = {**ALL_WEIGHTS, WARMUP: WARMED / PLAIN}
     return [
         *(annealing(size, seed) for size in SIZES for seed in range(SEEDS)),
-        *(annealing(SIZES[-1], seed, {"curriculum.others": USUAL}) for seed in range(SEEDS)),
+        *(annealing(ENOUGH, seed, {"curriculum.others": USUAL}) for seed in range(SEEDS)),
         *(unit("no-context", PLAIN, CHARS, seed, **warmed) for seed in range(SEEDS)),
     ]
 

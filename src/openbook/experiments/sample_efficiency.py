@@ -15,7 +15,7 @@ from openbook.records import Run
 
 NAME = "sample-efficiency"
 PAPER_DEPTH = 5
-# Searched for every curve that learns (docs/student.md): Muon at 0.02, the default, is best but for the longest run.
+# Searched for every curve that learns (docs/student-measured.md): the default, 0.02, is best but for the longest run.
 RATES = {("no-context", 16_000): {"training.matrix_learning_rate": 0.01}}
 
 
