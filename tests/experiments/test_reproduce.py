@@ -209,7 +209,9 @@ def test_five_levels_are_taught_as_their_table_says(tmp_path: Path) -> None:
     assert reader_flags("writer-2-8") == ["--depth", "2", "--chars", "8", "--set", "task.text=pairs"]
     planned = five_levels.LARGER.configs("overnight")
     runs = Counter((unit.config["curve"], unit.config["samples"]) for unit in planned)
-    assert runs == {**{(name, 28_000): 3 for name in CURVES}, ("anneal", 24_000): 3}
+    assert runs == {**{(name, 28_000): 3 for name in CURVES}, ("anneal", 24_000): 3, ("no-context", 280_000): 2}
+    (long, *_) = [models.config(unit.config["learned"][0]) for unit in planned if unit.config["samples"] == 280_000]
+    assert (long.training.freeze, long.training.matrix_learning_rate) == ([], 0.01)
     assert len({models.place(unit.config["learned"][0]) for unit in planned}) == len(planned)
     units = {unit.config["curve"]: unit for unit in planned if unit.config["samples"] == 28_000}
     told = {name: models.config(unit.config["learned"][0]) for name, unit in units.items() if name != "no-icl"}
