@@ -139,9 +139,10 @@ def fewer(rows: Rows) -> Claim:
         return unmeasured(claim, threshold, f"annealing did not reach {LEARNED:.0%}, or there is no plain run")
     times = ratio(rows, "no-context", "anneal", LEARNED)
     seeds, there = {row["seed"] for row in plain}, {row["seed"] for row in plain if row["accuracy"] >= LEARNED}
+    most = max(row["samples"] for row in plain)
     numbers = {
         "annealing reaches it at": annealing,
-        "plain fine-tuning": f"{len(there)} of {len(seeds)} seeds by {max(row['samples'] for row in plain):,}",
+        "plain fine-tuning": f"{len(there)} of {len(seeds)} seeds, with at most {most:,}",
         "times as many": str(times),
     }
     early = min(first_passed(rows).values(), default=math.inf) < FACTOR * annealing
