@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import socket
+import sys
+import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -51,7 +53,10 @@ def in_a_child(work: Callable[[], None]) -> int:
             code = 0
         except StoppedError as error:
             code = error.code
+        except Exception:  # it would be lost with the child
+            traceback.print_exc()
         finally:
+            sys.stderr.flush()
             os._exit(code)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 

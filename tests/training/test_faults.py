@@ -156,6 +156,28 @@ def test_a_killed_worker_ends_the_run_and_it_can_go_on(unbroken: Path, tmp_path:
     same(unbroken, folder)
 
 
+@pytest.mark.parametrize("error", [ConnectionResetError(104, "Connection reset by peer"), EOFError()], ids=type)
+def test_a_connection_to_a_worker_that_breaks_is_told_as_its_death(error: Exception, tmp_path: Path) -> None:
+    """What torch passes on if a worker dies while its batch is fetched; without workers it is no such thing."""
+
+    class Breaks(TrainerCallback):
+        def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+            raise error
+
+    made = resume.ResumableTrainer.__init__
+
+    def breaking(self: Any, *arguments: Any, **options: Any) -> None:
+        made(self, *arguments, **options)
+        self.add_callback(Breaks())
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(resume.ResumableTrainer, "__init__", breaking)
+        with pytest.raises(MachineError, match=r"prepares batches has died .*--resume"):
+            carry_out(config(workers=1), tmp_path / "run")
+        with pytest.raises(type(error)):
+            carry_out(config(workers=0), tmp_path / "none")
+
+
 def test_workers_that_outlive_a_killed_run_do_not_keep_its_lock(unbroken: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     assert killed(folder, 10, workers=2) == -signal.SIGKILL

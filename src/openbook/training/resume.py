@@ -55,8 +55,8 @@ class ResumableTrainer(ContextEnhancedTrainer):
             return None
         try:
             return super().train(*arguments, **options)
-        except RuntimeError as error:
-            if (lost := _lost_helper(error)) is None:
+        except (RuntimeError, ConnectionError, EOFError) as error:
+            if (lost := _lost_helper(error, self.args.dataloader_num_workers)) is None:
                 raise
             raise MachineError(f"{lost}. What is saved is intact: go on with --resume") from error
 
@@ -133,10 +133,14 @@ class _Saver(TrainerCallback):
             control.should_save = True
 
 
-def _lost_helper(error: RuntimeError) -> str | None:
-    """What has gone, if the error is torch's word for a data worker or another process of the run that has died."""
-    first = next(iter(str(error).strip().splitlines()), "")
-    if "DataLoader worker" in first:
+def _lost_helper(error: Exception, workers: int = 0) -> str | None:
+    """What has gone, if the error is torch's word for a data worker or another process of the run that has died.
+
+    A worker that dies while its batch is fetched breaks the connection, and torch may pass that on as it is.
+    """
+    first = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    cut_off = workers > 0 and isinstance(error, ConnectionError | EOFError)
+    if cut_off or "DataLoader worker" in first:
         return f"a process that prepares batches has died ({first.strip(' .')}), often for want of memory"
     if are_several() and any(
         word in str(error).lower() for word in ("gloo", "nccl", "closed by peer", "reset by peer")
