@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
 from openbook.experiments.experiment import Rows
@@ -81,13 +81,16 @@ class Ratio:
 
     @property
     def least(self) -> float | None:
-        found = [times.above for times in self.seeds.values()]
-        return min((bound for bound in found if bound is not None), default=None) if None not in found else None
+        return self._of_every_seed(min, [times.above for times in self.seeds.values()])
 
     @property
     def most(self) -> float | None:
-        found = [times.below for times in self.seeds.values()]
-        return max((bound for bound in found if bound is not None), default=None) if None not in found else None
+        return self._of_every_seed(max, [times.below for times in self.seeds.values()])
+
+    @staticmethod
+    def _of_every_seed(outermost: Callable[[list[float]], float], bounds: list[float | None]) -> float | None:
+        known = [bound for bound in bounds if bound is not None]
+        return outermost(known) if known and len(known) == len(bounds) else None
 
     def __str__(self) -> str:
         count = "one seed" if len(self.seeds) == 1 else f"{len(self.seeds)} seeds"
