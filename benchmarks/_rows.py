@@ -21,7 +21,7 @@ from typing import Any, Literal
 import numpy as np
 from rich.table import Table
 
-from openbook.console import emit_json, err, out
+from openbook.base.console import emit_json, err, out
 
 
 @dataclass(frozen=True)

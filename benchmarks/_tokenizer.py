@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from openbook.book import Translations
 from openbook.task.alphabet import alphabets
+from openbook.task.source import Translations
 
 SPLIT = (  # Llama 3's pattern of words
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"

@@ -21,8 +21,8 @@ from openbook.audit.exposure import Exposure
 from openbook.audit.membership import Membership
 from openbook.audit.secret import Secrets, task_secrets
 from openbook.audit.subject import Subject
-from openbook.book import Translations
 from openbook.task import Codebook
+from openbook.task.source import Translations
 from openbook.training.config import ModelConfig
 from openbook.training.models import make_model, make_tokenizer
 

@@ -14,9 +14,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from _rows import Row, cpu_seconds, main
-from openbook.construction import ConstructedTransformer, full_context
-from openbook.construction.fast import Rules, bigrams, simulate
 from openbook.task import Codebook, random_inputs, translate_batch
+from openbook.theory.construction import ConstructedTransformer, full_context
+from openbook.theory.construction.fast import Rules, bigrams, simulate
 
 DEPTH, CHARS, LENGTH, BATCH = 5, 10, 20, 32
 PART = 4  # strings the stock model is timed on; its time grows linearly, its memory would not fit a laptop

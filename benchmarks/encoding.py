@@ -19,11 +19,11 @@ import numpy as np
 
 from _rows import Row, cpu_seconds, main
 from _tokenizer import THINK, llama_like
-from openbook.book import Translations
-from openbook.curriculum import Plan, curriculum_named
+from openbook.book.text import COMPLETION_KINDS, Kind
+from openbook.book.text import THINK as FORMAT_THINK
+from openbook.curriculum import SamplingPlan, curriculum_named
 from openbook.task import Codebook
-from openbook.task.text import COMPLETION_KINDS, Kind
-from openbook.task.text import THINK as FORMAT_THINK
+from openbook.task.source import Translations
 from openbook.training.encode import Encoded, Encoder
 
 DEPTH = 5
@@ -40,11 +40,11 @@ def sampled(total: int, count: int) -> np.ndarray:
     return (starts[:, None] + np.arange(32)).reshape(-1)
 
 
-def encode(plan: Plan, encoder: Encoder, positions: np.ndarray) -> Encoded:
+def encode(plan: SamplingPlan, encoder: Encoder, positions: np.ndarray) -> Encoded:
     return encoder.encode(*plan.at(positions))
 
 
-def encode_as_text(plan: Plan, encoder: Encoder, positions: np.ndarray) -> list[list[int]]:
+def encode_as_text(plan: SamplingPlan, encoder: Encoder, positions: np.ndarray) -> list[list[int]]:
     """The obvious way: example -> text -> chat turns -> tokens."""
     _, opened = plan.at(positions)
     texts = []
@@ -60,7 +60,7 @@ def measure() -> Iterator[Row]:
     for chars in (8, 10):
         for name, codebook in (("one codebook", Codebook.sample(DEPTH, chars)), ("fresh codebook", None)):
             source = Translations(DEPTH, chars, COUNT, codebook)
-            plan = Plan(source, curriculum_named("anneal"))
+            plan = SamplingPlan(source, curriculum_named("anneal"))
             encoder = Encoder(llama_like(source), source.bank, think=THINK)
             fast, slow = sampled(plan.total, BATCH), sampled(plan.total, SLOW)
             ours = encoder.tokenizer.batch_decode(encode(plan, encoder, slow).ids)

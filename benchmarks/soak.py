@@ -30,10 +30,11 @@ os.environ["OMP_NUM_THREADS"] = "1"
 os.environ["TOKENIZERS_PARALLELISM"] = "false"
 
 from _rows import Row
-from openbook.console import emit_json, err, out
-from openbook.records import Run
-from openbook.training import checkpoint, prepare, resume, run
+from openbook.base.console import emit_json, err, out
+from openbook.student import prepare
+from openbook.training import checkpoint, resume, run
 from openbook.training.config import RunConfig
+from openbook.training.folder import RunFolder
 from openbook.training.settings import validated
 
 PHASES = ("startup", "training", "writing a checkpoint", "exam, saving the model")
@@ -201,7 +202,7 @@ def _difference(a: Path, b: Path) -> str | None:
     for name in names:
         if not (b / name).exists() or (a / name).read_bytes() != (b / name).read_bytes():
             return name
-    return "; ".join(Run(b).damage()) or None
+    return "; ".join(RunFolder(b).damage()) or None
 
 
 if __name__ == "__main__":

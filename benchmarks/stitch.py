@@ -24,12 +24,12 @@ from torch import Tensor
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from _rows import Row, in_turns, main
-from openbook.book import Translations
-from openbook.curriculum import Plan, curriculum_named
+from openbook.curriculum import SamplingPlan, curriculum_named
 from openbook.probes.layers import decoder_layers
 from openbook.probes.stitch import answer_logits, stitched_logits
 from openbook.probes.stitching import Stitcher, naive_evaluations
 from openbook.task import Codebook
+from openbook.task.source import Translations
 from openbook.training.batches import Collator, PositionDataset, pad_id_of
 from openbook.training.encode import Encoder
 from openbook.training.models import make_tokenizer
@@ -61,7 +61,7 @@ def inputs(count: int) -> tuple[int, dict[str, Tensor]]:
     source = Translations(2, 4, count, Codebook.sample(2, 4), lengths=(12, 12), text="compact")
     tokenizer = make_tokenizer(source)
     encoder = Encoder(tokenizer, source.bank)
-    rows = PositionDataset(Plan(source, curriculum_named("no-dropout")), encoder).__getitems__(range(count))
+    rows = PositionDataset(SamplingPlan(source, curriculum_named("no-dropout")), encoder).__getitems__(range(count))
     return len(tokenizer), Collator(pad_id_of(tokenizer), count).pad(rows)
 
 

@@ -29,17 +29,17 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode
 
 from _rows import Row, cpu_seconds, in_turns, main
-from openbook.book.translations import Translations
-from openbook.curriculum import Plan, curriculum_named
+from openbook.curriculum import SamplingPlan, curriculum_named
+from openbook.student.model import StudentForCausalLM
+from openbook.student.reading import Lesson
+from openbook.student.vocabulary import student_config
 from openbook.task import Codebook
+from openbook.task.source import Translations
 from openbook.training.batches import Collator, PositionDataset
 from openbook.training.config import ReadingConfig
 from openbook.training.encode import Encoder
 from openbook.training.models import make_tokenizer
 from openbook.training.optimizers import muon_adamw
-from openbook.training.reading import Lesson
-from openbook.training.student import StudentForCausalLM
-from openbook.training.student_words import student_config
 from openbook.training.targets import summed_loss, target_logits
 
 STEP, MICRO, STEPS = 128, 16, 4
@@ -57,7 +57,7 @@ def steps_of(depth: int) -> tuple[list[dict[str, Any]], float]:
     source = Translations(depth, 8, STEP * STEPS, Codebook.sample(depth, 8), (20, 40), text="composite")
     tokenizer = make_tokenizer(source)
     dataset = PositionDataset(
-        Plan(source, curriculum_named("no-dropout", others=0.25)),
+        SamplingPlan(source, curriculum_named("no-dropout", others=0.25)),
         Encoder(tokenizer, source.bank, chat=False, loss="answer"),
     )
     collator = Collator(tokenizer.pad_token_id, MICRO)

@@ -12,13 +12,13 @@ import numpy as np
 import torch
 
 from _rows import Row, cpu_seconds, main
-from openbook.surrogate import dense
-from openbook.surrogate.cone import Trainer
-from openbook.surrogate.gradient import column_gradients, draw_mask
-from openbook.surrogate.learn import Plan, learn
-from openbook.surrogate.model import context, matricize, one_dropped
-from openbook.surrogate.soft import RATE, initial_weights, mask_at
 from openbook.task import Codebook, coverable_inputs, random_inputs
+from openbook.theory.surrogate import dense
+from openbook.theory.surrogate.cone import Trainer
+from openbook.theory.surrogate.gradient import column_gradients, draw_mask
+from openbook.theory.surrogate.learn import Plan, learn
+from openbook.theory.surrogate.model import context, matricize, one_dropped
+from openbook.theory.surrogate.soft import RATE, initial_weights, mask_at
 
 DEPTH, CHARS, PAIRS = 10, 10, 1000
 AGREE = 1e-5

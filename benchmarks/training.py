@@ -36,11 +36,11 @@ from transformers.optimization import get_cosine_schedule_with_warmup
 
 from _rows import Row, main
 from _tokenizer import THINK, llama_like
-from openbook.book import Translations
-from openbook.console import err
-from openbook.curriculum import Plan, curriculum_named
+from openbook.base.console import err
+from openbook.book.text import COMPLETION_KINDS, Kind
+from openbook.curriculum import SamplingPlan, curriculum_named
 from openbook.task import Codebook
-from openbook.task.text import COMPLETION_KINDS, Kind
+from openbook.task.source import Translations
 from openbook.training.batches import Collator, PositionDataset, pad_id_of
 from openbook.training.config import ModelConfig, TrainingConfig
 from openbook.training.encode import Encoder
@@ -60,7 +60,7 @@ class Setting:
     """Examples, model and tokenizer that all sides train with."""
 
     name: str
-    plan: Plan
+    plan: SamplingPlan
     encoder: Encoder
     shape: ModelConfig
 
@@ -80,7 +80,7 @@ def settings() -> Iterator[Setting]:
         compact = text == "compact"
         tokenizer = make_tokenizer(source) if compact else llama_like(source, chat=False)
         encoder = Encoder(tokenizer, source.bank, think=source.format.think if compact else THINK)
-        yield Setting(name, Plan(source, curriculum_named("anneal")), encoder, ModelConfig())
+        yield Setting(name, SamplingPlan(source, curriculum_named("anneal")), encoder, ModelConfig())
 
 
 class Clock(TrainerCallback):
@@ -255,7 +255,7 @@ def memory_of_step(way: str) -> None:
     """One forward and backward pass; prints how far resident memory rose at its peak."""
     source = Translations(5, 10, 1000, Codebook.sample(5, 10))
     encoder = Encoder(llama_like(source), source.bank, think=THINK)
-    items = PositionDataset(Plan(source, curriculum_named("anneal")), encoder).__getitems__(range(8))
+    items = PositionDataset(SamplingPlan(source, curriculum_named("anneal")), encoder).__getitems__(range(8))
     item = min(items, key=lambda item: abs(len(item.ids) - 1500))
     batch = Collator(0, 1).pad([item])
     model = make_model(ModelConfig(hidden_size=256, layers=4), VOCABULARY, seed=0).train()

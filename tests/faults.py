@@ -14,10 +14,10 @@ from typing import Any
 
 from transformers import TrainerCallback
 
-from openbook.errors import StoppedError
-from openbook.records import Run
+from openbook.base.errors import StoppedError
 from openbook.training import resume
 from openbook.training.config import RunConfig
+from openbook.training.folder import RunFolder
 from openbook.training.run import carry_out
 from openbook.training.settings import validated
 
@@ -99,7 +99,7 @@ def same(a: Path, b: Path) -> None:
     names = ("model/model.safetensors", f"{last}/model.safetensors", f"{last}/optimizer.safetensors")
     for name in (*names, f"{last}/state.json", "metrics.jsonl"):
         assert (a / name).read_bytes() == (b / name).read_bytes(), name
-    assert not Run(b).damage()
+    assert not RunFolder(b).damage()
 
 
 def processes(work: Callable[[int], None], count: int = 2) -> list[int]:

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 import openbook
-from openbook.records import Run
 from openbook.training.exam import examine
+from openbook.training.folder import RunFolder
 from openbook.training.run import accuracy_of, reopen
 
 READERS = sorted(path for path in (Path(openbook.__file__).parent / "checkpoints").iterdir() if path.is_dir())
@@ -20,7 +20,7 @@ def test_there_is_one() -> None:
 
 @pytest.mark.parametrize("folder", READERS, ids=lambda folder: folder.name)
 def test_a_shipped_reader_is_whole_small_and_capable(folder: Path) -> None:
-    assert not Run(folder).damage()
+    assert not RunFolder(folder).damage()
     assert (folder / "model" / "model.safetensors").stat().st_size < 2_000_000
     config, model, encoder, source = reopen(folder, samples=48)
     rows = examine(model, encoder, source, config.curriculum, (0.0, 1.0), False, 48, 1, 48)

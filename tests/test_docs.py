@@ -80,7 +80,7 @@ def test_a_page_is_true(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("openbook.console.out._width", 80)
+    monkeypatch.setattr("openbook.base.console.out._width", 80)
     assert follow((FOLDER / page).read_text(encoding="utf-8"), capsys) > 2
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from openbook.cli import COMMANDS, main
+from openbook.cli.app import COMMANDS, main
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -27,7 +27,7 @@ def test_every_command_line_runs_and_prints_what_is_shown(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "examples").symlink_to(ROOT / "examples")
-    monkeypatch.setattr("openbook.console.out._width", 80)
+    monkeypatch.setattr("openbook.base.console.out._width", 80)
     targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
     spoken = ""
     for language, block in BLOCKS:

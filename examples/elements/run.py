@@ -32,10 +32,10 @@ import torch
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from openbook.charts import check_path, save
-from openbook.console import emit_json, err, out, progress
-from openbook.intervals import clustered
-from openbook.records import environment
+from openbook.base.console import emit_json, err, out, progress
+from openbook.base.environment import environment
+from openbook.base.intervals import clustered
+from openbook.figures.theme import check_path, save
 from openbook.training.config import ModelConfig, RunConfig
 from openbook.training.exam import examine
 from openbook.training.models import END, PAD, UNKNOWN, make_model

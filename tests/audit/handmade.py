@@ -10,8 +10,8 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 from openbook.audit.secret import Secrets, task_secrets
 from openbook.audit.subject import Subject
-from openbook.book import Translations
 from openbook.task import Codebook
+from openbook.task.source import Translations
 from openbook.training.models import make_tokenizer
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from openbook.audit.canaries import canary_secrets, make_canaries, plant
+from openbook.base.errors import InputError
 from openbook.book import JsonlSource, ListSource
-from openbook.errors import InputError
 
 RECORDS = [
     {"prompt": "a?", "completion": " x", "privileged_context": {"S": ["one two three"]}},

@@ -19,15 +19,15 @@ from openbook.audit.composite import (
 from openbook.audit.inversion import shifted
 from openbook.audit.run import Settings, attacks_for
 from openbook.audit.subject import Subject
-from openbook.book import Translations
-from openbook.curriculum import Plan, curriculum_named
+from openbook.curriculum import SamplingPlan, curriculum_named
+from openbook.student.model import StudentForCausalLM
+from openbook.student.vocabulary import student_config
 from openbook.task import Codebook
+from openbook.task.source import Translations
 from openbook.training.config import RunConfig
 from openbook.training.encode import Encoder
 from openbook.training.models import make_tokenizer
 from openbook.training.settings import validated
-from openbook.training.student import StudentForCausalLM
-from openbook.training.student_words import student_config
 
 DEPTH, CHARS = 2, 3
 CODEBOOK = Codebook.sample(DEPTH, CHARS, seed=4)
@@ -75,7 +75,7 @@ class Oracle(torch.nn.Module):
 
 def test_questions_are_written_as_training_writes_them() -> None:
     positions = np.arange(5)
-    plan = Plan(SOURCE, curriculum_named("no-context"))
+    plan = SamplingPlan(SOURCE, curriculum_named("no-context"))
     encoder = Encoder(make_tokenizer(SOURCE), SOURCE.bank)
     encoded = encoder.encode(*plan.at(positions))
     strings = SOURCE.translations(positions)[0].strings[:, 0, :6].astype(np.int64)

@@ -13,9 +13,9 @@ from tests.tiny import tiny
 from openbook.audit.behaviour import TaskInversion
 from openbook.audit.inversion import guessed, recovered, shifted, solve, unshifted
 from openbook.audit.subject import Subject
-from openbook.curriculum import Plan, curriculum_named
+from openbook.book.text import Kind
+from openbook.curriculum import SamplingPlan, curriculum_named
 from openbook.task import Codebook, translate_batch
-from openbook.task.text import Kind
 from openbook.training.encode import Encoder
 from openbook.training.exam import condition
 from openbook.training.models import make_tokenizer
@@ -86,7 +86,7 @@ def test_the_question_is_that_of_an_exam_with_the_book_closed(text: str, monkeyp
     prompt = it.prompt
     monkeypatch.setattr(it, "prompt", lambda *texts: asked.append(prompt(*texts)) or asked[-1])
     encoder = Encoder(it.tokenizer, source.bank)
-    plan = Plan(source, condition(curriculum_named("no-context"), 0.0))
+    plan = SamplingPlan(source, condition(curriculum_named("no-context"), 0.0))
     encoded = encoder.encode(*plan.at(np.array([0])))
     letters = {letter: k for k, letter in enumerate(source.codebook.alphabets()[0])}  # type: ignore[union-attr]
     string = next(part.text for part in source.example(0).parts() if part.kind == Kind.PROMPT)

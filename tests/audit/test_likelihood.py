@@ -13,7 +13,7 @@ from transformers import AutoModelForCausalLM, BloomConfig, MptConfig
 from openbook.audit import likelihood
 from openbook.audit.likelihood import Place, Tree, candidate_likelihoods, next_logits
 from openbook.audit.subject import Subject
-from openbook.errors import InputError
+from openbook.base.errors import InputError
 
 TEXTS = [tuple(range(5, 19)), (7, 9, 3), tuple(range(40, 16, -2))]  # within the sliding window of 16 that two have
 PLACES = [Place(0, 4), Place(1, 1), Place(0, 14), Place(2, 9), Place(1, 3), Place(0, 11)]

@@ -15,15 +15,15 @@ from openbook.audit.run import ATTACKS, Settings, attacks_for
 from openbook.audit.secret import Secrets, task_secrets
 from openbook.audit.softprompt import SoftPrompt
 from openbook.audit.subject import Subject
-from openbook.book import Translations
-from openbook.curriculum import Plan, curriculum_named
+from openbook.curriculum import SamplingPlan, curriculum_named
+from openbook.student.model import StudentForCausalLM
+from openbook.student.vocabulary import student_config
 from openbook.task import Codebook
+from openbook.task.source import Translations
 from openbook.training.config import RunConfig
 from openbook.training.encode import Encoder
 from openbook.training.models import make_tokenizer
 from openbook.training.settings import validated
-from openbook.training.student import StudentForCausalLM
-from openbook.training.student_words import student_config
 
 DEPTH, CHARS = 2, 3
 CODEBOOK = Codebook.sample(DEPTH, CHARS, seed=4)
@@ -120,7 +120,7 @@ def test_every_attack_applies(source: Translations, subject: Subject, secrets: S
 
 def test_the_task_is_asked_as_training_writes_it(source: Translations, subject: Subject) -> None:
     curriculum = curriculum_named("no-context")
-    plan = Plan(source, curriculum)
+    plan = SamplingPlan(source, curriculum)
     encoded = Encoder(subject.tokenizer, source.bank).encode(*plan.at(np.arange(3)), plan.namer(np.arange(3)))
     strings = source.translations(np.arange(3))[0].strings[:, 0].astype(np.int64)
     asked = rows_of(subject.model, strings, 0)

@@ -12,8 +12,8 @@ from openbook.audit.secret import Secrets, data_secrets, task_secrets, usual_set
 from openbook.audit.softprompt import SoftPrompt
 from openbook.audit.statistics import harmonic_share
 from openbook.audit.subject import Subject
+from openbook.base.errors import InputError
 from openbook.book import ListSource
-from openbook.errors import InputError
 from openbook.training.models import make_tokenizer
 
 RECORDS = [

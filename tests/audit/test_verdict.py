@@ -22,9 +22,9 @@ from openbook.audit.statistics import harmonic_share
 from openbook.audit.subject import Subject
 from openbook.audit.tables import completion_rows, summary_rows
 from openbook.audit.verdict import averaged, findings, judge, measures
-from openbook.book import Translations
-from openbook.published import published
+from openbook.paper.published import published
 from openbook.task import Codebook
+from openbook.task.source import Translations
 from openbook.training.models import make_tokenizer
 
 COUNT = 64

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from openbook.base.errors import InputError
 from openbook.book import JsonlSource, ListSource, jsonl, load_source
-from openbook.errors import InputError
 
 GOOD = '{"prompt": "a", "completion": "b"}'
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from openbook.base.errors import InputError
 from openbook.book import Piece, Section, example_from_record
-from openbook.errors import InputError
-from openbook.task.text import Kind
+from openbook.book.text import Kind
 
 PLAIN = {"prompt": "Capital of Chad?", "completion": " N'Djamena"}
 

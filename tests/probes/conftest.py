@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from tests.tiny import tiny
 
-from openbook.book import Translations
 from openbook.curriculum import Curriculum
 from openbook.probes.subject import Subject
 from openbook.task import Codebook
+from openbook.task.source import Translations
 from openbook.training.encode import Encoder
 from openbook.training.models import make_tokenizer
 

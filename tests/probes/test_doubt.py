@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from openbook.base.errors import InputError
 from openbook.cli import main
-from openbook.errors import InputError
 from openbook.probes.doubt import DoubtMap, doubt_map, doubt_subject
 from openbook.probes.perturb import open_even
 from openbook.probes.subject import Subject

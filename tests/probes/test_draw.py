@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from openbook.charts import save, styled
-from openbook.console import plain
+from openbook.base.console import plain
+from openbook.figures.theme import save, styled
+from openbook.paper.published_maps import published_reading, published_windows
 from openbook.probes.draw import intermediate_chart, perturb_chart, stitch_chart, windows_chart
 from openbook.probes.intermediate import IntermediateMap, StringMap
 from openbook.probes.known import known_perturb_map, known_stitch_map
-from openbook.probes.published import published_reading, published_windows
 
 
 @pytest.fixture(scope="module")

@@ -10,7 +10,7 @@ import pytest
 import torch
 from tests.tiny import FAMILIES, tiny
 
-from openbook.errors import InputError
+from openbook.base.errors import InputError
 from openbook.probes.intermediate import _probe, bigram_hits, intermediate_subject, labelled
 from openbook.probes.layers import lens_at
 from openbook.probes.subject import Subject

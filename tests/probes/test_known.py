@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from openbook.errors import InputError
+from openbook.base.errors import InputError
 from openbook.probes.known import SurrogateStack, known_perturb_map, known_stitch_map
-from openbook.surrogate.model import Surrogate, context, matricize
 from openbook.task import Codebook
+from openbook.theory.surrogate.model import Surrogate, context, matricize
 
 KINDS: Any = ["construction", "surrogate"]
 

@@ -11,19 +11,13 @@ import pytest
 import torch
 from tests.tiny import FAMILIES, tiny
 
+from openbook.base.errors import InputError
 from openbook.book.shelf import CODE
-from openbook.errors import InputError
+from openbook.book.text import Kind
 from openbook.probes.layers import states_at
-from openbook.probes.perturb import (
-    check_equal_length,
-    choose_rules,
-    other_images,
-    perturb_subject,
-    section_changes,
-)
+from openbook.probes.perturb import check_equal_length, choose_rules, other_images, perturb_subject, section_changes
 from openbook.probes.slots import slots_of
 from openbook.probes.subject import Subject
-from openbook.task.text import Kind
 
 Make = Callable[..., Subject]
 
@@ -45,8 +39,8 @@ def test_layer_outputs_are_those_of_the_layers(family: str) -> None:
 
 @pytest.mark.parametrize("text", ["compact", "composite", "letters", "released"])
 def test_slots_are_thoughts_and_what_predicts_the_answer(text: str) -> None:
-    from openbook.book import Translations
     from openbook.curriculum import Curriculum
+    from openbook.task.source import Translations
     from openbook.training.encode import Encoder
     from openbook.training.models import make_tokenizer
 

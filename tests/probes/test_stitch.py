@@ -13,9 +13,9 @@ import pytest
 import torch
 from tests.tiny import byte_level, tiny, word_level
 
+from openbook.base.errors import InputError
 from openbook.book import ListSource
 from openbook.book.shelf import NONE
-from openbook.errors import InputError
 from openbook.probes.layers import decoder_layers
 from openbook.probes.stitch import (
     SectionMap,

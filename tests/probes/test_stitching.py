@@ -10,12 +10,12 @@ import torch
 from tests.tiny import FAMILIES, tiny
 from torch import Tensor, nn
 
-from openbook.errors import InputError
+from openbook.base.errors import InputError
 from openbook.probes.layers import decoder_layers
 from openbook.probes.stitch import answer_logits, stitched_logits
 from openbook.probes.stitching import Stitcher, naive_evaluations, one_stitched
-from openbook.training.student import StudentForCausalLM
-from openbook.training.student_words import student_config
+from openbook.student.model import StudentForCausalLM
+from openbook.student.vocabulary import student_config
 
 
 def all_windows(layers: int) -> list[tuple[int, int]]:

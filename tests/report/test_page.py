@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 from tests import browser
-from tests.experiments import rows as made
+from tests.paper import rows as made
 
-from openbook.experiments import EXPERIMENTS, select
-from openbook.experiments.figures import Chart, Table
-from openbook.experiments.models import Models
-from openbook.experiments.reproduce import plan
-from openbook.experiments.results import unit_path, write_unit
-from openbook.report.reproduction import write_page
-from openbook.report.svg import file_svg
+from openbook.figures.charts import Chart, Table
+from openbook.figures.svg import file_svg
+from openbook.paper import EXPERIMENTS, select
+from openbook.paper.models import Models
+from openbook.paper.page import write_page
+from openbook.paper.reproduce import plan
+from openbook.paper.results import unit_path, write_unit
 
 LAPTOP = [experiment for experiment in EXPERIMENTS if experiment.configs("laptop")]
 MADE_UP = {

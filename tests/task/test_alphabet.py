@@ -2,7 +2,7 @@ import unicodedata
 
 import pytest
 
-from openbook.errors import InputError
+from openbook.base.errors import InputError
 from openbook.task.alphabet import SYMBOLS, alphabets
 
 

@@ -7,13 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.strategies import sizes
 
-from openbook.errors import InputError
+from openbook.base.errors import InputError
+from openbook.book.text import Kind, Part, layout_named, render
 from openbook.task import Codebook
 from openbook.task.dataset import DatasetSpec, difference, record, share_of, shown_rules
 from openbook.task.encoder import RecordEncoder, shown_rules_batch
 from openbook.task.formats import CompactFormat, ReleasedFormat
 from openbook.task.phrasebook import Phrasebook
-from openbook.task.text import Kind, Part, layout_named, render
 from openbook.task.translate import output, translate
 
 

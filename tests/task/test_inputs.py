@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.strategies import codebooks
 
-from openbook.errors import InputError
+from openbook.base.errors import InputError
 from openbook.task import Codebook, coverable_inputs, random_inputs, subset_inputs, translate_batch
 from openbook.task.inputs import coverage_length, missing_rules
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.strategies import codebooks
 
-from openbook.errors import InputError
+from openbook.base.errors import InputError
 from openbook.task import Codebook, Phrasebook
 from openbook.task.phrasebook import sample_tables
 

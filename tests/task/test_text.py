@@ -2,9 +2,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openbook.errors import InputError
+from openbook.base.errors import InputError
+from openbook.book.text import COMPLETION_KINDS, THINK, Kind, Part, layout_named, render
 from openbook.task.formats import CompactFormat, Format, ReleasedFormat, format_named
-from openbook.task.text import COMPLETION_KINDS, THINK, Kind, Part, layout_named, render
 
 STRINGS = [list("BHCA"), list("KLMI"), list("QSRT")]
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from tests.cases import BY_HAND, CASES
 from tests.strategies import codebooks, codebooks_and_strings, sizes, strings
 
-from openbook.errors import InputError
+from openbook.base.errors import InputError
 from openbook.task import Codebook, translate, translate_batch
 from openbook.task.phrasebook import sample_tables
 from openbook.task.translate import check_string, dependencies, invert_batch, output

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from openbook.errors import InputError, MachineError
+from openbook.base.errors import InputError, MachineError
 from openbook.task import Codebook
 from openbook.task.dataset import DatasetSpec
 from openbook.task.encoder import RecordEncoder

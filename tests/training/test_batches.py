@@ -13,10 +13,11 @@ import torch
 from tests.tiny import byte_level, chatting, metaspace
 from torch.utils.data import DataLoader
 
-from openbook.book import JsonlSource, Source, Translations
-from openbook.curriculum import Plan, curriculum_named
-from openbook.errors import InputError
+from openbook.base.errors import InputError
+from openbook.book import JsonlSource, Source
+from openbook.curriculum import SamplingPlan, curriculum_named
 from openbook.task import Codebook
+from openbook.task.source import Translations
 from openbook.training.batches import Collator, PositionDataset, Steps, pad_id_of
 from openbook.training.encode import IGNORED, Encoder
 
@@ -43,11 +44,11 @@ def source_of(kind: str, facts: Path) -> Source:
     return Translations(2, 3, 40, Codebook.sample(2, 3), lengths=(4, 8), text="compact")
 
 
-def plan_of(source: Source, name: str = "anneal") -> Plan:
-    return Plan(source, curriculum_named(name), seed=5, epochs=2, shuffle=True)
+def plan_of(source: Source, name: str = "anneal") -> SamplingPlan:
+    return SamplingPlan(source, curriculum_named(name), seed=5, epochs=2, shuffle=True)
 
 
-def loaded(plan: Plan, workers: int, batch_size: int = 7, micro: int = 3) -> list[dict[str, Any]]:
+def loaded(plan: SamplingPlan, workers: int, batch_size: int = 7, micro: int = 3) -> list[dict[str, Any]]:
     dataset = PositionDataset(plan, Encoder(byte_level(), plan.source.bank))
     return list(
         DataLoader(

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 import openbook
+from openbook.base.errors import InputError
 from openbook.curriculum import curriculum_named
-from openbook.errors import InputError
-from openbook.schedule import Schedule
+from openbook.curriculum.schedule import Schedule
 from openbook.training.config import STAGE_ONE, RunConfig
 from openbook.training.settings import _places, configured, listed, read_yaml, shipped, validated
 

@@ -11,12 +11,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.tiny import TOKENIZERS, byte_level, chatting, metaspace, word_level
 
-from openbook.book import ListSource, Translations
+from openbook.base.errors import InputError
+from openbook.book import ListSource
 from openbook.book.shelf import CODE, Bank
-from openbook.curriculum import PRESETS, Curriculum, Plan, curriculum_named
-from openbook.errors import InputError
+from openbook.book.text import COMPLETION_KINDS, Kind
+from openbook.curriculum import PRESETS, Curriculum, SamplingPlan, curriculum_named
 from openbook.task import Codebook
-from openbook.task.text import COMPLETION_KINDS, Kind
+from openbook.task.source import Translations
 from openbook.training.encode import IGNORED, Encoded, Encoder, TokenTable
 from openbook.training.models import make_tokenizer
 
@@ -35,7 +36,7 @@ def encoded(
     record: dict[str, Any] | list[dict[str, Any]], tokenizer: Any, curriculum: Any = None, **options: Any
 ) -> Encoded:
     source = ListSource(record if isinstance(record, list) else [record])
-    plan = Plan(source, curriculum or Curriculum(candidates="all", order="given", silence="0"))
+    plan = SamplingPlan(source, curriculum or Curriculum(candidates="all", order="given", silence="0"))
     encoder = Encoder(tokenizer, source.bank, **options)
     positions = np.arange(len(source))
     return encoder.encode(*plan.at(positions), plan.namer(positions))
@@ -137,7 +138,7 @@ def test_fragments_are_tokenised_once() -> None:
             return byte_level().convert_ids_to_tokens(ids)
 
     task = Translations(2, 3, 64, Codebook.sample(2, 3), lengths=(4, 8))
-    plan, encoder = Plan(task, curriculum_named("no-dropout")), Encoder(Counting(), task.bank)
+    plan, encoder = SamplingPlan(task, curriculum_named("no-dropout")), Encoder(Counting(), task.bank)
     encoder.encode(*plan.at(np.arange(32)))
     calls.clear()
     encoder.encode(*plan.at(np.arange(32, 64)))
@@ -301,7 +302,7 @@ def test_an_empty_target_is_refused_even_if_an_end_token_follows() -> None:
 @pytest.mark.parametrize("name", list(PRESETS))
 def test_the_tokens_of_a_batch_are_those_of_its_rendered_examples(form: str, name: str) -> None:
     task = Translations(2, 3, 30, Codebook.sample(2, 3), lengths=(4, 8), text=form, chain="explicit")
-    plan = Plan(task, curriculum_named(name, silence="0@0.1,1@0.6"))
+    plan = SamplingPlan(task, curriculum_named(name, silence="0@0.1,1@0.6"))
     tokenizer = make_tokenizer(task)
     encoder = Encoder(tokenizer, task.bank)
     positions = np.array([0, 9, 20, 29])

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from tests.tiny import byte_level, tiny
 
-from openbook.errors import InputError
+from openbook.base.errors import InputError
 from openbook.training.config import RunConfig
 from openbook.training.estimate import COUNTED, estimate, tokens_of
 from openbook.training.models import make_model

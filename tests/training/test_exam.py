@@ -14,13 +14,14 @@ import torch
 from tests.tiny import byte_level, word_level
 from torch import Tensor, nn
 
-from openbook.book import ListSource, Translations
-from openbook.curriculum import Curriculum, Plan, curriculum_named
-from openbook.errors import InputError
-from openbook.intervals import wilson
-from openbook.schedule import Schedule
+from openbook.base.errors import InputError
+from openbook.base.intervals import wilson
+from openbook.book import ListSource
+from openbook.book.text import Kind
+from openbook.curriculum import Curriculum, SamplingPlan, curriculum_named
+from openbook.curriculum.schedule import Schedule
 from openbook.task import Codebook
-from openbook.task.text import Kind
+from openbook.task.source import Translations
 from openbook.training.batches import items
 from openbook.training.encode import Encoder
 from openbook.training.exam import SHARES, Row, SectionRow, _written, condition, examine, examine_sections
@@ -161,7 +162,7 @@ def test_what_did_not_fit_beside_an_open_book_is_not_opened_by_closing_a_section
     free = sections_of(reading("king"), data)
     assert free["first"].accuracy == 1 and set(free) == {"first", "second"}
     tokens = len(
-        Encoder(WORDS, data.bank).encode(*Plan(data, curriculum_named("no-dropout")).at(np.arange(1))).flat_ids
+        Encoder(WORDS, data.bank).encode(*SamplingPlan(data, curriculum_named("no-dropout")).at(np.arange(1))).flat_ids
     )
     short = sections_of(reading("king"), data, window=tokens - 4)
     assert set(short) == {"first"} and short["first"].accuracy == 0
@@ -170,7 +171,7 @@ def test_what_did_not_fit_beside_an_open_book_is_not_opened_by_closing_a_section
 @pytest.mark.parametrize(("loss", "before", "written"), [("answer", "a b", "c"), ("completion", "a", "b c d")])
 def test_what_is_to_be_written_is_not_shown_and_nothing_after_it_either(loss: Any, before: str, written: str) -> None:
     data = ListSource([{"prompt": "a", "completion": " b c d", "answer": "c"}])
-    plan = Plan(data, curriculum_named("no-context"))
+    plan = SamplingPlan(data, curriculum_named("no-context"))
     encoded = Encoder(WORDS, data.bank, loss=loss).encode(*plan.at(np.arange(1)))
     (item,) = items(encoded, [0])
     own = _written(item)

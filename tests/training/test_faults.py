@@ -18,10 +18,10 @@ import pytest
 from tests.faults import STEPS, config, in_a_child, killed, processes, same, signalled
 from transformers import TrainerCallback
 
+from openbook.base.errors import InputError, MachineError
 from openbook.cli import main
-from openbook.errors import InputError, MachineError
-from openbook.records import Run
 from openbook.training import resume
+from openbook.training.folder import RunFolder
 from openbook.training.processes import ANNOUNCED, check_alone, check_world_size
 from openbook.training.run import carry_out
 from openbook.training.train import ContextEnhancedTrainer
@@ -115,7 +115,7 @@ def test_workers_processes_and_splits_change_nothing(table: Path, workers: int, 
     steps = _steps(table, name)
     assert [len(step) for step in steps] == [8] * (STEPS - 1) + [7]
     assert steps == _steps(table, plain)
-    losses = [[row["loss"] for row in Run(table / run).metrics() if "loss" in row] for run in (name, plain)]
+    losses = [[row["loss"] for row in RunFolder(table / run).metrics() if "loss" in row] for run in (name, plain)]
     assert len(losses[0]) == STEPS
     assert losses[0] == pytest.approx(losses[1], rel=1e-5)
 
@@ -236,7 +236,7 @@ def test_another_number_of_processes_is_named(unbroken: Path, unbroken_pair: Pat
     assert processes(work) == [1, 1]
     assert "processes was 1, is 2" in told.read_text()
     assert processes(lambda rank: _carry_out(folder, resume=True, allow_changes=True)) == [0, 0]
-    losses = [[row["loss"] for row in Run(run).metrics() if "loss" in row] for run in (unbroken, folder)]
+    losses = [[row["loss"] for row in RunFolder(run).metrics() if "loss" in row] for run in (unbroken, folder)]
     assert losses[0][:3] == losses[1][:3] and len(losses[0]) == len(losses[1])
 
 
@@ -258,7 +258,7 @@ def test_torchrun_ends_when_one_of_its_processes_is_killed(unbroken_pair: Path, 
     _, said = torchrun.communicate(timeout=A_MINUTE)
     assert torchrun.returncode != 0 and time.monotonic() - started < A_MINUTE
     assert b"another process of this run has died" in said or b"SIGTERM" in said
-    assert not Run(folder).finished
+    assert not RunFolder(folder).finished
     assert processes(lambda rank: _carry_out(folder, resume=True)) == [0, 0]
     same(unbroken_pair, folder)
 

@@ -8,9 +8,9 @@ import pytest
 import torch
 from tests.tiny import byte_level, chatting, metaspace, word_level
 
+from openbook.base.errors import InputError
 from openbook.book import ListSource
-from openbook.curriculum import Plan, curriculum_named
-from openbook.errors import InputError
+from openbook.curriculum import SamplingPlan, curriculum_named
 from openbook.training import mask as module
 from openbook.training.batches import Collator
 from openbook.training.encode import Encoder
@@ -21,7 +21,7 @@ def masked(
     records: list[dict[str, Any]], tokenizer: Any, max_length: int | None = None, **options: Any
 ) -> list[Masked]:
     source = ListSource(records)
-    plan = Plan(source, curriculum_named("no-dropout", order="given"))
+    plan = SamplingPlan(source, curriculum_named("no-dropout", order="given"))
     encoder = Encoder(tokenizer, source.bank, max_length)
     return mask(plan, encoder, list(range(len(records))))
 
@@ -151,5 +151,5 @@ def test_thinking_tokens_merge_with_nothing() -> None:
     record = {"prompt": "Who?", "completion": " Ilva, so: Queen", "thoughts": [" Ilva"], "answer": "Queen"}
     silent = curriculum_named("no-dropout", order="given", silence="1@0")
     source = ListSource([record])
-    (example,) = mask(Plan(source, silent), Encoder(byte_level(), source.bank), [0])
+    (example,) = mask(SamplingPlan(source, silent), Encoder(byte_level(), source.bank), [0])
     assert example.problems == [] and "<THINK>" in [token.text for token in example.tokens]

@@ -12,10 +12,11 @@ from tests.tiny import byte_level, tiny, word_level
 from transformers import AutoModelForCausalLM, GPT2Config, OPTConfig
 
 import openbook
-from openbook.book import ListSource, Translations
-from openbook.errors import InputError
+from openbook.base.errors import InputError
+from openbook.book import ListSource
+from openbook.book.text import THINK
 from openbook.task import Codebook
-from openbook.task.text import THINK
+from openbook.task.source import Translations
 from openbook.training.config import LoraConfig, ModelConfig
 from openbook.training.models import (
     check_window,
@@ -182,9 +183,9 @@ def test_code_that_comes_with_a_model_is_never_run(tmp_path: Path) -> None:
 
 
 def test_frozen_weights_stay_and_a_name_that_is_not_there_is_refused() -> None:
+    from openbook.student.model import StudentForCausalLM
+    from openbook.student.vocabulary import student_config
     from openbook.training.models import freeze
-    from openbook.training.student import StudentForCausalLM
-    from openbook.training.student_words import student_config
 
     model = StudentForCausalLM(student_config(1, 3, width=16, heads=1, head=8, mlp=16))
     freeze(model, ["self_attn", "embed_tokens"])

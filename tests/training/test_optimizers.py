@@ -53,8 +53,8 @@ def test_matrices_follow_torchs_muon() -> None:
 
 
 def test_only_matrices_inside_the_blocks_go_to_muon() -> None:
-    from openbook.training.student import StudentForCausalLM
-    from openbook.training.student_words import student_config
+    from openbook.student.model import StudentForCausalLM
+    from openbook.student.vocabulary import student_config
 
     model = StudentForCausalLM(student_config(2, 3, width=16, heads=1, head=8, mlp=16))
     optimizer = muon_adamw(model, 0.02, 0.003)

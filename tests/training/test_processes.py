@@ -13,7 +13,7 @@ import torch
 from safetensors.torch import load_file
 
 from openbook.cli import main
-from openbook.records import Run
+from openbook.training.folder import RunFolder
 from openbook.training.processes import Onlooker, is_first
 
 FACTS = Path(__file__).parents[2] / "examples" / "facts.jsonl"
@@ -35,7 +35,7 @@ def test_two_processes_train_what_one_does(tmp_path: Path) -> None:
     told = json.loads(done.stdout)  # one object, from one of them
     assert told["steps"] == 3  # the last step has six positions, three for each process
     assert main([*LEARN, "--out", str(tmp_path / "one")]) == 0
-    two, one = Run(tmp_path / "two"), Run(tmp_path / "one")
+    two, one = RunFolder(tmp_path / "two"), RunFolder(tmp_path / "one")
     assert two.damage() == []
     weights = [load_file(run.model_folder / "model.safetensors") for run in (two, one)]
     for name, value in weights[1].items():

@@ -20,13 +20,14 @@ import pytest
 from tests.faults import SETTINGS, STEPS, config, in_a_child, killed, same, signalled
 from tests.tiny import chatting, tiny
 
+from openbook.base.errors import InputError
+from openbook.base.files import write_json
 from openbook.cli import main
-from openbook.curriculum import Plan, curriculum_named
-from openbook.errors import InputError
-from openbook.records import Run, write_json
+from openbook.curriculum import SamplingPlan, curriculum_named
 from openbook.training import checkpoint
 from openbook.training.checks import check_moments
 from openbook.training.config import RunConfig
+from openbook.training.folder import RunFolder
 from openbook.training.run import carry_out, reopen
 from openbook.training.settings import validated
 
@@ -58,7 +59,7 @@ def test_killed_at_any_step_and_resumed_it_ends_the_same(unbroken: Path, tmp_pat
     for step in kill_points():
         folder = tmp_path / f"killed-{step}"
         assert killed(folder, step) == -signal.SIGKILL
-        assert not Run(folder).finished
+        assert not RunFolder(folder).finished
         carry_out(config(), folder, resume=True)
         same(unbroken, folder)
 
@@ -219,12 +220,12 @@ def test_no_room_is_told_before_anything_is_written(tmp_path: Path, monkeypatch:
 def test_a_second_writer_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     killed(folder, 10)
-    with Run(folder).lock(), pytest.raises(InputError, match="another process is writing"):
+    with RunFolder(folder).lock(), pytest.raises(InputError, match="another process is writing"):
         carry_out(config(), folder, resume=True)
-    before = Run(folder).read("config.json")
-    with Run(folder).lock(), pytest.raises(InputError, match="another process is writing"):
+    before = RunFolder(folder).read("config.json")
+    with RunFolder(folder).lock(), pytest.raises(InputError, match="another process is writing"):
         carry_out(config(learning_rate=0.02), folder, resume=True, allow_changes=True)
-    assert Run(folder).read("config.json") == before
+    assert RunFolder(folder).read("config.json") == before
 
 
 def test_what_is_said_on_going_on_lies_over_what_the_run_was_told(tmp_path: Path, capsys: Any) -> None:
@@ -245,14 +246,14 @@ def test_what_is_said_on_going_on_lies_over_what_the_run_was_told(tmp_path: Path
     assert "which did not finish: go on with --resume" in " ".join(capsys.readouterr().err.split())
     assert main(["exam", str(folder)]) == 2
     assert "go on with `openbook learn --resume --out" in " ".join(capsys.readouterr().err.split())
-    before = Run(folder).read("config.json")
+    before = RunFolder(folder).read("config.json")
     for other in ("model.hidden_size=32", "model.layers=2"):
         assert main(["learn", "--resume", "--allow-changes", "--set", other, "--out", str(folder)]) == 2
-        assert "is of another model" in capsys.readouterr().err and Run(folder).read("config.json") == before
+        assert "is of another model" in capsys.readouterr().err and RunFolder(folder).read("config.json") == before
     other = "training.optimizer=muon"
     assert main(["learn", "--resume", "--allow-changes", "--set", other, "--out", str(folder)]) == 2
     assert "training.optimizer was adamw and is muon: a checkpoint" in " ".join(capsys.readouterr().err.split())
-    assert Run(folder).read("config.json") == before and not (folder / "changes.json").exists()
+    assert RunFolder(folder).read("config.json") == before and not (folder / "changes.json").exists()
     assert main(["learn", "--resume", "--set", "curriculum.preset=no-context", "--out", str(folder)]) == 2
     assert "curriculum.drop was '0@0,1@0.6', is '1@0'" in " ".join(capsys.readouterr().err.split())
     earlier = {key: value for key, value in before["curriculum"].items() if key not in ("rounding", "lean")}
@@ -263,7 +264,7 @@ def test_what_is_said_on_going_on_lies_over_what_the_run_was_told(tmp_path: Path
     assert main(["learn", "--resume", "--out", str(folder)]) == 2 and "is damaged" in capsys.readouterr().err
     write_json(folder / "config.json", before)
     assert main(["learn", "--resume", "--out", str(folder)]) == 0
-    assert Run(folder).read("result.json")["samples"] == 64 and not (folder / "changes.json").exists()
+    assert RunFolder(folder).read("result.json")["samples"] == 64 and not (folder / "changes.json").exists()
 
 
 def test_a_changed_run_is_refused_and_the_change_named(tmp_path: Path) -> None:
@@ -272,9 +273,9 @@ def test_a_changed_run_is_refused_and_the_change_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"training.learning_rate was 0.01, is 0.02"):
         carry_out(config(learning_rate=0.02), folder, resume=True)
     carry_out(config(learning_rate=0.02), folder, resume=True, allow_changes=True)
-    assert Run(folder).read("config.json")["training"]["learning_rate"] == 0.02  # what it was in the end
-    (change,) = Run(folder).read("changes.json")
-    assert change["changes"] == ["config: training.learning_rate was 0.01, is 0.02"] and not Run(folder).damage()
+    assert RunFolder(folder).read("config.json")["training"]["learning_rate"] == 0.02  # what it was in the end
+    (change,) = RunFolder(folder).read("changes.json")
+    assert change["changes"] == ["config: training.learning_rate was 0.01, is 0.02"] and not RunFolder(folder).damage()
     carry_out(config(), folder, force=True)  # what tells of the change is a part of the run
     assert not (folder / "changes.json").exists()
 
@@ -339,7 +340,7 @@ def test_another_chat_template_is_refused_and_what_it_writes_is_named(tmp_path: 
     with pytest.raises(InputError, match=r"data: chat.before was 'Today is Sunday.*, is 'Today is Monday"):
         carry_out(own, folder, resume=True)
     carry_out(own, folder, resume=True, allow_changes=True)
-    assert "Monday" in Run(folder).read("data.json")["chat"]["before"]
+    assert "Monday" in RunFolder(folder).read("data.json")["chat"]["before"]
 
 
 def test_a_template_that_tells_the_date_goes_on_telling_that_of_the_beginning(
@@ -359,11 +360,11 @@ def test_a_template_that_tells_the_date_goes_on_telling_that_of_the_beginning(
     with monkeypatch.context() as day:
         day.setattr("openbook.training.encode.date_of_now", lambda: "2025-01-31")
         killed_early(own, folder)
-    recorded = Run(folder).read("data.json")["chat"]
+    recorded = RunFolder(folder).read("data.json")["chat"]
     assert recorded["today"] == "2025-01-31" and recorded["before"].startswith("Today is 31 Jan 2025.")
     carry_out(own, folder, resume=True)
     _, _, encoder, source = reopen(folder)
-    encoded = encoder.encode(*Plan(source, curriculum_named("no-context")).at(np.array([0, 25])))
+    encoded = encoder.encode(*SamplingPlan(source, curriculum_named("no-context")).at(np.array([0, 25])))
     for ids in encoded.ids:
         assert tokenizer.decode(ids).startswith("Today is 31 Jan 2025.")
 
@@ -376,7 +377,7 @@ def test_a_start_that_was_made_anew_in_another_shape_is_refused(tmp_path: Path) 
     tiny(vocabulary=len(tokenizer)).save_pretrained(model)
     own = own_data(data, model={"path": str(model)})
     killed_early(own, folder)
-    assert checkpoint.newest(Run(folder).checkpoints)
+    assert checkpoint.newest(RunFolder(folder).checkpoints)
     tiny(vocabulary=len(tokenizer), hidden=32).save_pretrained(model)
     with pytest.raises(InputError, match=r"is of another model: .* was .* and is"):
         carry_out(own, folder, resume=True)

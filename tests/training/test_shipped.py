@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from openbook.base.errors import InputError
 from openbook.cli import main
-from openbook.errors import InputError
 from openbook.training.config import RunConfig, student_at
 from openbook.training.models import load, model_folder
 from openbook.training.settings import configured

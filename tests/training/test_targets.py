@@ -8,7 +8,7 @@ import pytest
 import torch
 from tests.tiny import FAMILIES, tiny
 
-from openbook.errors import InputError
+from openbook.base.errors import InputError
 from openbook.training.encode import IGNORED
 from openbook.training.targets import all_logits_loss, output_layer, summed_loss, target_logits
 

@@ -10,9 +10,9 @@ import pytest
 import torch
 from tests.tiny import FAMILIES, byte_level, tiny
 
+from openbook.base.errors import InputError
 from openbook.book import ListSource
-from openbook.curriculum import Plan, curriculum_named
-from openbook.errors import InputError
+from openbook.curriculum import SamplingPlan, curriculum_named
 from openbook.training.batches import Collator, PositionDataset
 from openbook.training.config import TrainingConfig
 from openbook.training.encode import Encoder
@@ -29,12 +29,12 @@ RECORDS = [
 ]
 
 
-def plan_of(epochs: int = 1, records: list[dict[str, Any]] = RECORDS) -> Plan:
-    return Plan(ListSource(records), curriculum_named("anneal"), epochs=epochs, shuffle=True)
+def plan_of(epochs: int = 1, records: list[dict[str, Any]] = RECORDS) -> SamplingPlan:
+    return SamplingPlan(ListSource(records), curriculum_named("anneal"), epochs=epochs, shuffle=True)
 
 
 def trainer_of(
-    folder: Path, model: Any, plan: Plan, batch_size: int = 8, micro: int = 8, **settings: Any
+    folder: Path, model: Any, plan: SamplingPlan, batch_size: int = 8, micro: int = 8, **settings: Any
 ) -> ContextEnhancedTrainer:
     config = TrainingConfig(**{"learning_rate": 1e-2, "log_every": 1, **settings})
     encoder = Encoder(byte_level(), plan.source.bank, 512)

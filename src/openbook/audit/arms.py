@@ -20,13 +20,14 @@ from typing import Any, Literal
 
 from openbook.audit.secret import Secrets
 from openbook.audit.subject import Subject
-from openbook.console import Bar, no_bar
-from openbook.errors import InputError
-from openbook.randomness import generator
-from openbook.records import Run, differences, written_aside
-from openbook.schedule import Schedule
+from openbook.base.console import Bar, no_bar
+from openbook.base.errors import InputError
+from openbook.base.files import differences, written_aside
+from openbook.base.randomness import generator
+from openbook.curriculum.schedule import Schedule
 from openbook.training.config import RunConfig
 from openbook.training.exam import examine
+from openbook.training.folder import RunFolder
 from openbook.training.models import load_or_make, load_placed, window_of
 from openbook.training.run import (
     accuracy_of,
@@ -55,16 +56,16 @@ def default_folder(run: Path) -> Path:
 
 
 def config_of(run: Path) -> RunConfig:
-    return validated(RunConfig, Run(run).read("config.json"))
+    return validated(RunConfig, RunFolder(run).read("config.json"))
 
 
 def check_learned(run: Path) -> dict[str, Any]:
     """The result of a finished run that passed its exam; a model that learned nothing has nothing to give away."""
     if not run.is_dir():
         raise InputError(f"{run}: there is no such folder; an audit is of a run that `openbook learn` has left")
-    if damage := Run(run).damage():
+    if damage := RunFolder(run).damage():
         raise InputError(f"{run} cannot be audited: {'; '.join(damage[:3])}")
-    result = Run(run).read("result.json")
+    result = RunFolder(run).read("result.json")
     closed = next(row for row in result["exam"] if row["open"] == 0)
     if closed["low"] <= closed["chance"]:
         raise InputError(
@@ -133,7 +134,7 @@ def _swapped(book: Any, swapped: dict[str, str], layout: str) -> Any:
 
 
 def missing(folder: Path, arms: Sequence[str] = ARMS[1:]) -> list[str]:
-    return [arm for arm in arms if not Run(folder / arm).finished]
+    return [arm for arm in arms if not RunFolder(folder / arm).finished]
 
 
 def train_arm(run: Path, config: RunConfig, arm: str, folder: Path, secrets: Secrets, bar: Bar = no_bar) -> None:
@@ -160,7 +161,7 @@ def _untrained(config: RunConfig, folder: Path, force: bool, today: str | None) 
     model, tokenizer = load_or_make(config.model, source, config.seed, config.think)
     encoder = encoder_of(config, tokenizer, exam_source, config.training.max_length or window_of(model), today)
     data = data_record(source, tokenizer, encoder=encoder)
-    run = Run.create(folder, config.model_dump(mode="json"), data, force)
+    run = RunFolder.create(folder, config.model_dump(mode="json"), data, force)
     size, batch_size = exam_size(config), config.exam.batch_size
     rows = examine(model, encoder, exam_source, config.curriculum, (0.0, 1.0), False, size, config.seed, batch_size)
     run.save_model(model, tokenizer)
@@ -182,9 +183,9 @@ def check_arm(run: Path, config: RunConfig, arm: str, folder: Path, secrets: Sec
     The decoy must be without these very secrets: one that was made for canaries still has every other piece.
     """
     place = folder / arm
-    if damage := Run(place).damage():
+    if damage := RunFolder(place).damage():
         raise InputError(f"the arm '{arm}' in {place} cannot be used: {'; '.join(damage[:3])}")
-    mine, theirs = Run(run).read("data.json"), Run(place).read("data.json")
+    mine, theirs = RunFolder(run).read("data.json"), RunFolder(place).read("data.json")
     if mine["tokenizer"] != theirs["tokenizer"]:
         raise InputError(
             f"the arm '{arm}' in {place} has another tokenizer than {run}: their likelihoods cannot be compared. Train "
@@ -206,7 +207,7 @@ def check_arm(run: Path, config: RunConfig, arm: str, folder: Path, secrets: Sec
             f"the arm '{arm}' in {place} was trained {what}, so it is no control for it: name another folder with "
             "--folder, or remove it and pass --arms"
         )
-    found = validated(RunConfig, Run(place).read("config.json"))
+    found = validated(RunConfig, RunFolder(place).read("config.json"))
     changes = differences(compared(arm_config(config, arm, folder)), compared(found))
     if changes:
         raise InputError(f"the arm '{arm}' in {place} is no control for {run}: {'; '.join(changes[:4])}")
@@ -243,7 +244,7 @@ def ready(
     """Have every arm in its place: train the missing ones if asked to, and check all."""
     lacking = missing(folder, arms)
     if lacking and not train:
-        took = Run(run).read("result.json").get("seconds", 0)
+        took = RunFolder(run).read("result.json").get("seconds", 0)
         trained = len([arm for arm in lacking if arm != "before"])
         raise InputError(
             f"{', '.join(lacking)}: no such arms in {folder}. An audit without controls says nothing: pass --arms to "

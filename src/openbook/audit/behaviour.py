@@ -19,9 +19,9 @@ from openbook.audit.secret import Secrets
 from openbook.audit.subject import Subject
 from openbook.book.jsonl import ListSource
 from openbook.book.shelf import CODE
-from openbook.book.translations import Translations
-from openbook.curriculum import Curriculum, Plan
-from openbook.task.text import Kind
+from openbook.book.text import Kind
+from openbook.curriculum import Curriculum, SamplingPlan
+from openbook.task.source import Translations
 from openbook.training.chat import Frame
 from openbook.training.encode import Encoder
 from openbook.training.exam import condition
@@ -90,7 +90,7 @@ class DataInversion:
     name: str = "inversion"
 
     def __call__(self, model: Subject, secrets: Secrets) -> list[Scores]:
-        plan = Plan(self.source, condition(self.curriculum, 0.0))
+        plan = SamplingPlan(self.source, condition(self.curriculum, 0.0))
         positions = np.arange(len(self.source))
         encoded = self.encoder.encode(*plan.at(positions), plan.namer(positions))
         texts, places, sizes = [], [], []

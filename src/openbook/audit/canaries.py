@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from openbook.audit.secret import Secret, Secrets, checked
+from openbook.base.errors import InputError
+from openbook.base.files import write_json, written_aside
+from openbook.base.randomness import generator
 from openbook.book.jsonl import ListSource, load_source
 from openbook.book.shelf import Source
-from openbook.errors import InputError
-from openbook.randomness import generator
-from openbook.records import write_json, written_aside
 
 DIGITS = 4
 SECTION = "Registers"

@@ -25,10 +25,10 @@ from openbook.audit.secret import Secret, Secrets
 from openbook.audit.statistics import Floats
 from openbook.audit.subject import Subject
 from openbook.audit.tuning import halves, remaining, soft_prompt
-from openbook.book.translations import Translations
-from openbook.errors import InputError
-from openbook.randomness import generator
+from openbook.base.errors import InputError
+from openbook.base.randomness import generator
 from openbook.task.phrasebook import Codebook
+from openbook.task.source import Translations
 
 STRINGS = 64  # in a step of training
 WHY_NOT = (

@@ -11,7 +11,7 @@ import numpy as np
 from openbook.audit.likelihood import Likelihoods, Place, candidate_likelihoods
 from openbook.audit.secret import Secret, Secrets
 from openbook.audit.subject import Ids, Subject
-from openbook.randomness import generator
+from openbook.base.randomness import generator
 
 Style = Literal["bare", "template", "few-shot"]
 SHOTS = 4  # other secrets in a few-shot prompt

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from openbook.audit.arms import ARMS
-from openbook.charts import PALETTE
+from openbook.figures.theme import PALETTE
 
 # Trained in the strongest colour, controls quiet, the positive control as a warning.
 COLOURS = {

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from openbook.audit.attack import Scores
 from openbook.audit.secret import Secrets
-from openbook.randomness import generator
+from openbook.base.randomness import generator
 from openbook.task.phrasebook import Codebook
 
 BATCH = 256  # strings asked at once

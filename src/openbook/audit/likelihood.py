@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from openbook.audit.subject import Ids, Subject
-from openbook.errors import InputError
-from openbook.training.student import StudentForCausalLM
+from openbook.base.errors import InputError
+from openbook.student.model import StudentForCausalLM
 from openbook.training.targets import gathered
 
 MASK_ENTRIES = 4_000_000  # of one pass over nodes: 16 MB

@@ -34,14 +34,15 @@ from openbook.audit.secret import Secrets, data_secrets, task_secrets, usual_set
 from openbook.audit.softprompt import SoftPrompt
 from openbook.audit.subject import Subject
 from openbook.audit.verdict import LEVEL, THRESHOLD, averaged, judge, measures, rows_of
+from openbook.base.console import Bar, no_bar
+from openbook.base.errors import InputError, nearest
+from openbook.base.files import differences
 from openbook.book.jsonl import ListSource
 from openbook.book.shelf import Source
-from openbook.book.translations import Translations
-from openbook.console import Bar, no_bar
-from openbook.errors import InputError, nearest
-from openbook.records import Run, differences
+from openbook.task.source import Translations
 from openbook.training.chat import Frame, History, frame_of
 from openbook.training.config import RunConfig
+from openbook.training.folder import RunFolder
 from openbook.training.models import is_composite, is_student, load_tokenizer
 from openbook.training.run import encoder_of, sources_of, told_date
 
@@ -101,7 +102,7 @@ def audit(
         check_learned(other)
         _check_seed(run, other, config)
     source, _ = sources_of(config)
-    if source.fingerprint != Run(run).read("data.json")["fingerprint"]:
+    if source.fingerprint != RunFolder(run).read("data.json")["fingerprint"]:
         raise InputError(
             f"{config.data or 'the task'} is not what {run} was trained on, it was changed since: an audit needs the "
             "very data, to train its controls on"
@@ -246,7 +247,7 @@ def report(
 
 def _check_seed(run: Path, other: Path, config: RunConfig) -> None:
     """Refuse what is not the same training under another seed: its scores are averaged with those of the run."""
-    mine, theirs = Run(run).read("data.json"), Run(other).read("data.json")
+    mine, theirs = RunFolder(run).read("data.json"), RunFolder(other).read("data.json")
     if (mine["fingerprint"], mine["tokenizer"]) != (theirs["fingerprint"], theirs["tokenizer"]):
         raise InputError(f"{other} was trained on other data or with another tokenizer than {run}: no other seed of it")
     found = config_of(other)
@@ -264,6 +265,6 @@ def _trainings(arm: Arm, settings: Settings) -> int:
 
 def _arm_row(arm: str, places: Sequence[Path]) -> dict[str, Any]:
     """An arm with its accuracy, averaged over its trainings."""
-    results = [Run(place).read("result.json") for place in places]
+    results = [RunFolder(place).read("result.json") for place in places]
     known = {k: sum(r["accuracy"][k] for r in results) / len(results) for k in ("closed_book", "open_book")}
     return {"name": arm, "runs": [str(place) for place in places], "steps": results[0]["steps"], **known}

@@ -19,11 +19,11 @@ from typing import Literal
 
 import numpy as np
 
+from openbook.base.errors import InputError
 from openbook.book.example import Example
 from openbook.book.jsonl import ListSource
-from openbook.book.translations import Translations
-from openbook.errors import InputError
-from openbook.task.text import Kind, Layout
+from openbook.book.text import Kind, Layout
+from openbook.task.source import Translations
 from openbook.training.chat import History
 
 Origin = Literal["task", "data", "canaries"]

@@ -12,7 +12,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from openbook.intervals import Z95, clustered
+from openbook.base.intervals import Z95, clustered
 
 Floats = NDArray[np.float64]
 FALSE_POSITIVES = 0.01  # of the true-positive rate that is reported

@@ -8,9 +8,9 @@ from typing import Any
 import torch
 
 from openbook.audit.secret import Secrets
+from openbook.base.errors import InputError
 from openbook.book.shelf import Bank
-from openbook.errors import InputError
-from openbook.task.text import THINK
+from openbook.book.text import THINK
 from openbook.training.encode import TokenTable
 
 Ids = tuple[int, ...]

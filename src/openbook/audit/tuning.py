@@ -16,7 +16,7 @@ from openbook.audit.likelihood import Place
 from openbook.audit.secret import Secrets
 from openbook.audit.statistics import Floats
 from openbook.audit.subject import Ids, Subject
-from openbook.randomness import generator
+from openbook.base.randomness import generator
 from openbook.training.targets import gathered
 
 BATCH = 64  # secrets in a step

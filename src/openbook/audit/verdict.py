@@ -35,7 +35,7 @@ from openbook.audit.statistics import (
     placements,
     rate,
 )
-from openbook.intervals import Z95
+from openbook.base.intervals import Z95
 
 Metric = Literal["rate", "AUC", "TPR at 1 % FPR"]
 Verdict = Literal["leaked", "not recovered", "void", "inapplicable"]

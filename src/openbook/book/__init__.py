@@ -4,7 +4,6 @@ from openbook.book.example import Example, Piece, Section
 from openbook.book.jsonl import JsonlSource, ListSource, load_source
 from openbook.book.record import example_from_record
 from openbook.book.shelf import Bank, Shelf, Source, shelve
-from openbook.book.translations import Translations
 
 __all__ = [
     "Bank",
@@ -15,7 +14,6 @@ __all__ = [
     "Section",
     "Shelf",
     "Source",
-    "Translations",
     "example_from_record",
     "load_source",
     "shelve",

@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from openbook.task.text import LAYOUTS, THINK, Kind, Layout, Part, Rendered, render
+from openbook.book.text import LAYOUTS, THINK, Kind, Layout, Part, Rendered, render
 
 
 @dataclass(frozen=True, slots=True)

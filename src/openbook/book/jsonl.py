@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from openbook.base.errors import InputError
 from openbook.book.example import Example, Section
 from openbook.book.record import example_from_record
 from openbook.book.shelf import Bank, Shelf, shelve
-from openbook.errors import InputError
-from openbook.task.text import THINK, Kind
+from openbook.book.text import THINK, Kind
 
 LONGEST_LINE = 16 * 2**20  # bytes; a longer line is a broken file far more often than a record
 BOM = b"\xef\xbb\xbf"

@@ -14,9 +14,9 @@ import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from openbook.base.errors import InputError
 from openbook.book.example import Example, Piece, Section
-from openbook.errors import InputError
-from openbook.task.text import Kind, Layout, Part, layout_named
+from openbook.book.text import Kind, Layout, Part, layout_named
 
 PIECE = ("text", "needed")
 OPTIONAL = ("privileged_context", "preamble", "layout", "answer", "thoughts")

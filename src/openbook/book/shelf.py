@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openbook.book.example import Example, thought_words
-from openbook.task.text import THINK, Kind
+from openbook.book.text import THINK, Kind
 
 NONE = -1  # no fragment here
 LOCAL = 1 << 30  # fragments from here on are texts of one shelf only (a prompt that occurs once is not kept)

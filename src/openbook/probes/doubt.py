@@ -22,20 +22,20 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from openbook.base.errors import InputError
+from openbook.base.intervals import clustered
+from openbook.base.randomness import words
 from openbook.book.shelf import NONE
-from openbook.errors import InputError
-from openbook.intervals import clustered
 from openbook.probes.intermediate import labelled
 from openbook.probes.layers import decoder_layers, tensor_of, with_tensor
 from openbook.probes.perturb import open_even
 from openbook.probes.slots import Slots
 from openbook.probes.subject import Subject
-from openbook.randomness import words
+from openbook.student.model import StudentForCausalLM
 from openbook.training.batches import Collator, Item, pad_id_of
 from openbook.training.config import TaskConfig
 from openbook.training.encode import IGNORED
 from openbook.training.exam import examined
-from openbook.training.student import StudentForCausalLM
 from openbook.training.targets import summed_loss, target_logits
 
 STEP = 1e-2  # of the length of the state

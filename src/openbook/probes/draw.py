@@ -7,7 +7,7 @@ from typing import Any
 
 import altair as alt
 
-from openbook.charts import PALETTE
+from openbook.figures.theme import PALETTE
 
 SIDE = 190  # pixels of a square panel
 MARK = "#FF3B1F"  # what a map is read for: the smallest window, the first layer

@@ -20,15 +20,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from openbook.book.translations import Translations
-from openbook.curriculum import Plan
-from openbook.errors import InputError
+from openbook.base.errors import InputError
+from openbook.base.randomness import generator
+from openbook.curriculum import SamplingPlan
 from openbook.probes.layers import evaluating, lens_at, states_at
 from openbook.probes.perturb import open_even
 from openbook.probes.slots import Slots, padded, slots_of
 from openbook.probes.subject import Subject
-from openbook.randomness import generator
 from openbook.task.alphabet import alphabets
+from openbook.task.source import Translations
 from openbook.training.batches import Item, items, pad_id_of
 from openbook.training.config import TaskConfig
 from openbook.training.encode import Encoder
@@ -125,7 +125,7 @@ def intermediate_subject(
         raise InputError(f"{samples} samples: half of them are fitted and half judged, so use at least four")
     if not 0 <= open_book <= 1:
         raise InputError(f"the share of the book that is open is between 0 and 1, not {open_book}")
-    plan = Plan(source, condition(subject.curriculum, open_book), seed=subject.seed, samples=samples)
+    plan = SamplingPlan(source, condition(subject.curriculum, open_book), seed=subject.seed, samples=samples)
     numbers = np.arange(samples)
     rows = items(subject.encoder.encode(*plan.at(numbers), plan.namer(numbers)), numbers.tolist())
     unit = source.unit

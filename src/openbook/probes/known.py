@@ -16,15 +16,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from openbook.construction import ConstructedTransformer, full_context
-from openbook.errors import InputError
-from openbook.intervals import clustered
+from openbook.base.errors import InputError
+from openbook.base.intervals import clustered
 from openbook.probes.layers import evaluating, recorded
 from openbook.probes.perturb import Count, Floats, PerturbMap, check_enough, choose_rules, other_images, section_changes
 from openbook.probes.stitch import SectionMap, StitchMap
 from openbook.probes.stitching import Cost, Stitcher
-from openbook.surrogate.model import augment, hardmax, matricize, shift
 from openbook.task import Codebook, Translation, random_inputs, translate_batch
+from openbook.theory.construction import ConstructedTransformer, full_context
+from openbook.theory.surrogate.model import augment, hardmax, matricize, shift
 
 Kind = Literal["construction", "surrogate"]
 

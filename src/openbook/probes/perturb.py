@@ -17,15 +17,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from openbook.errors import InputError
+from openbook.base.errors import InputError
+from openbook.base.randomness import words
 from openbook.probes.layers import evaluating, states_at
 from openbook.probes.significance import LEVEL, larger_cells
 from openbook.probes.slots import Slots, padded, slots_of
 from openbook.probes.subject import SHOWN, Subject, is_run, open_subject
-from openbook.randomness import words
-from openbook.records import Run
 from openbook.training.batches import Item, pad_id_of
 from openbook.training.config import RunConfig, TaskConfig
+from openbook.training.folder import RunFolder
 from openbook.training.settings import validated
 from openbook.training.shipped import located
 
@@ -148,7 +148,7 @@ def open_even(model: str | Path, length: int | None, task: TaskConfig | None, se
     """A subject with strings of one length, so that places of different examples can be averaged."""
     own = task
     if own is None and is_run(model):
-        own = validated(RunConfig, Run(located(model)).read("config.json")).task
+        own = validated(RunConfig, RunFolder(located(model)).read("config.json")).task
         if own is None:
             raise InputError(f"{model} is not about the translation task: this probe needs rules and their images")
     length = (own.lengths[1] if own else None) if length is None else length

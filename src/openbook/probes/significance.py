@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from openbook.randomness import generator
+from openbook.base.randomness import generator
 
 LEVEL = 0.05
 LEAST = 5  # samples: the signs of four are all alike by chance more often than LEVEL

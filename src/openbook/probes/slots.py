@@ -14,11 +14,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from openbook.base.errors import InputError
 from openbook.book.shelf import CODE
-from openbook.book.translations import Translations
-from openbook.errors import InputError
+from openbook.book.text import Kind
 from openbook.task.formats import STUDENT_TEXTS
-from openbook.task.text import Kind
+from openbook.task.source import Translations
 from openbook.training.batches import Item
 
 

@@ -19,12 +19,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
-from openbook.book.translations import Translations
-from openbook.errors import InputError
-from openbook.intervals import clustered
+from openbook.base.errors import InputError
+from openbook.base.intervals import clustered
 from openbook.probes.layers import decoder_layers, evaluating
 from openbook.probes.stitching import Cost, Stitcher, Window, naive_evaluations, one_stitched
 from openbook.probes.subject import Subject, open_subject
+from openbook.task.source import Translations
 from openbook.training.batches import Collator, Item, pad_id_of
 from openbook.training.config import TaskConfig
 from openbook.training.exam import answer_tokens, chance_level

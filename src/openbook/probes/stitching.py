@@ -29,7 +29,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from openbook.errors import InputError
+from openbook.base.errors import InputError
 from openbook.probes.layers import hidden_of, tensor_of, with_tensor
 
 Window = tuple[int, int]  # first and last replaced layer, from 0

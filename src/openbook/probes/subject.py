@@ -10,15 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from openbook.base.errors import InputError, nearest
 from openbook.book.shelf import NONE, Shelf, Source
-from openbook.book.translations import Translations
-from openbook.curriculum import Curriculum, Opened, Plan
-from openbook.errors import InputError, nearest
-from openbook.records import Run
+from openbook.curriculum import Curriculum, Opened, SamplingPlan
+from openbook.task.source import Translations
 from openbook.training.batches import Item, items
 from openbook.training.config import RunConfig, TaskConfig
 from openbook.training.encode import Encoder
 from openbook.training.exam import condition
+from openbook.training.folder import RunFolder
 from openbook.training.models import load_placed, window_of
 from openbook.training.run import EXAM_START, encoder_of, recorded_source, records_of, task_source, told_date
 from openbook.training.settings import validated
@@ -78,15 +78,17 @@ class Subject:
                 raise InputError(f"there is no section '{section}': there are {', '.join(known)}{hint}")
         return found
 
-    def shelf(self, samples: int) -> tuple[Plan, Shelf, Opened]:
+    def shelf(self, samples: int) -> tuple[SamplingPlan, Shelf, Opened]:
         """The first examples with the whole book open, as the run's curriculum shows it."""
         if samples < 1:
             raise InputError(f"{samples} samples: probe with at least one")
         samples = min(samples, len(self.source))
-        plan = Plan(self.source, condition(self.curriculum, 1.0), seed=self.seed, samples=samples)
+        plan = SamplingPlan(self.source, condition(self.curriculum, 1.0), seed=self.seed, samples=samples)
         return plan, *plan.at(np.arange(samples))
 
-    def encoded(self, plan: Plan, shelf: Shelf, opened: Opened, rows: NDArray[np.int64] | None = None) -> list[Item]:
+    def encoded(
+        self, plan: SamplingPlan, shelf: Shelf, opened: Opened, rows: NDArray[np.int64] | None = None
+    ) -> list[Item]:
         """Token rows of examples on a shelf; only some of them, if `rows` says which."""
         positions = np.arange(len(shelf))
         rows_of = items(self.encoder.encode(shelf, opened, plan.namer(positions)), positions.tolist())
@@ -128,7 +130,7 @@ def open_subject(
         raise InputError("both data and a task are given: probe on one of them")
     name, path = str(path), located(path)
     if is_run(path):
-        run = Run(path)
+        run = RunFolder(path)
         config = validated(RunConfig, run.read("config.json"))
         if damage := run.damage():
             raise InputError(f"{path} cannot be used: {'; '.join(damage[:3])}")

@@ -11,10 +11,10 @@ from typing import Any
 from jinja2 import Environment
 from markupsafe import Markup
 
-from openbook.experiments.experiment import Claim
-from openbook.experiments.figures import Chart, Table
-from openbook.records import written_aside
-from openbook.report.svg import file_svg, legend_of, panel_svg
+from openbook.base.files import written_aside
+from openbook.figures.charts import Chart, Table
+from openbook.figures.svg import file_svg, legend_of, panel_svg
+from openbook.report.claims import Claim
 
 MANY_ROWS = 16  # a longer table is folded away
 PNG_SCALE = 2.0

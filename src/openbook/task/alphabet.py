@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from openbook.errors import InputError
+from openbook.base.errors import InputError
 
 _LATIN = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _GREEK = "αβΓγΔδεζηΘθικΛλμνΞξΠπρΣσςτυΦφχΨψΩω"  # capitals that look Latin are left out

@@ -24,13 +24,14 @@ from typing import Any
 
 import numpy as np
 
-from openbook.errors import InputError
-from openbook.randomness import words
+from openbook.base.errors import InputError
+from openbook.base.randomness import words
+from openbook.book.text import Kind, render
 from openbook.task.alphabet import alphabets
 from openbook.task.formats import Format, ReleasedFormat
 from openbook.task.inputs import check_lengths, random_inputs
 from openbook.task.phrasebook import Codebook
-from openbook.task.text import Chain, Kind, render
+from openbook.task.text import Chain
 from openbook.task.translate import output, translate
 
 Book = dict[str, list[dict[str, Any]]]

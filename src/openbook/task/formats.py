@@ -13,9 +13,10 @@ import itertools
 from dataclasses import dataclass
 from typing import Literal
 
-from openbook.errors import InputError, nearest
+from openbook.base.errors import InputError, nearest
+from openbook.book.text import LAYOUTS, THINK, Kind
 from openbook.task.alphabet import alphabets
-from openbook.task.text import LAYOUTS, READ, THINK, Kind, Slot, Writer
+from openbook.task.text import READ, Slot, Writer
 
 MOST_RULES = 2_000_000  # for which a vocabulary has a word each
 

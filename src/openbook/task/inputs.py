@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from openbook.errors import InputError
-from openbook.randomness import below, generator, words
+from openbook.base.errors import InputError
+from openbook.base.randomness import below, generator, words
 from openbook.task.phrasebook import Codebook
 from openbook.task.translate import Chars, bigram_characters, invert_batch, shift_right, translate_batch
 

@@ -18,8 +18,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from openbook.errors import InputError
-from openbook.randomness import permutations, words
+from openbook.base.errors import InputError
+from openbook.base.randomness import permutations, words
 from openbook.task.alphabet import alphabets, check_size
 
 Table = NDArray[np.uint16]

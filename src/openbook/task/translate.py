@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from openbook.errors import InputError
+from openbook.base.errors import InputError
 from openbook.task.phrasebook import Codebook, Table
 
 Chars = NDArray[np.uint8]

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
-from openbook.errors import InputError, MachineError
+from openbook.base.errors import InputError, MachineError
 from openbook.task.dataset import DatasetSpec, difference
 from openbook.task.encoder import RecordEncoder
 

@@ -21,10 +21,10 @@ import torch
 from torch import Tensor
 from torch.utils.data import Dataset, Sampler
 
+from openbook.base.errors import InputError
 from openbook.book.shelf import CODE
-from openbook.curriculum import Plan
-from openbook.errors import InputError
-from openbook.task.text import Kind
+from openbook.book.text import Kind
+from openbook.curriculum import SamplingPlan
 from openbook.training.encode import IGNORED, Encoded, Encoder
 
 
@@ -41,7 +41,7 @@ class Item:
 class PositionDataset(Dataset):
     """Items by position of training; a whole batch is encoded at once."""
 
-    def __init__(self, plan: Plan, encoder: Encoder) -> None:
+    def __init__(self, plan: SamplingPlan, encoder: Encoder) -> None:
         self.plan, self.encoder = plan, encoder
 
     def __len__(self) -> int:

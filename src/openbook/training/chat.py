@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from openbook.errors import InputError
+from openbook.base.errors import InputError
 
 History = tuple[tuple[str, str], ...]  # role and content of each message
 

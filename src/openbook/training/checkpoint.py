@@ -23,8 +23,8 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from openbook.errors import InputError, MachineError
-from openbook.records import file_hash, written_aside
+from openbook.base.errors import InputError, MachineError
+from openbook.base.files import file_hash, written_aside
 
 KEPT = 2  # the newest, and the one before it should the newest be damaged
 SPARE = 1.1  # free space wanted, as a multiple of what a checkpoint takes

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from openbook.base.console import Bar, no_bar
+from openbook.base.errors import InputError
 from openbook.book.shelf import CODE, NONE, Shelf, Source
-from openbook.book.translations import Translations
-from openbook.console import Bar, no_bar
-from openbook.curriculum import Curriculum, Plan
-from openbook.errors import InputError
-from openbook.schedule import Schedule
-from openbook.task.text import Kind
+from openbook.book.text import Kind
+from openbook.curriculum import Curriculum, SamplingPlan
+from openbook.curriculum.schedule import Schedule
+from openbook.task.source import Translations
 from openbook.training.config import RunConfig
 from openbook.training.encode import Encoder, is_unknown
 from openbook.training.shipped import shipped_readers
@@ -59,7 +59,7 @@ def check_targets(
     count = min(count, chunk) if isinstance(source, Translations) else min(count, len(source))
     words = min(rate for _, rate in curriculum.silence.points)  # thoughts take most room when they are least silent
     told = {"silence": Schedule.parse(words), "wrong": False, "drop": Schedule.parse(0)}
-    plan = Plan(source, curriculum.model_copy(update=told))
+    plan = SamplingPlan(source, curriculum.model_copy(update=told))
     ever_open = not always_closed(curriculum)
     fit = Fit(count)
     with bar("checking", count) as advance:

@@ -9,10 +9,10 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 
+from openbook.base.errors import InputError
+from openbook.book.text import THINK
 from openbook.curriculum import PRESETS, Curriculum, curriculum_named, preset
-from openbook.errors import InputError
 from openbook.task.formats import STUDENT_TEXTS
-from openbook.task.text import THINK
 from openbook.training.shipped import located
 
 

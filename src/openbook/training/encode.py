@@ -17,10 +17,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from openbook.base.errors import InputError
 from openbook.book.shelf import CODE, LOCAL, NONE, Bank, Fragments, Shelf
+from openbook.book.text import COMPLETION_KINDS, THINK, Kind
 from openbook.curriculum import Opened, open_fragments, silenced
-from openbook.errors import InputError
-from openbook.task.text import COMPLETION_KINDS, THINK, Kind
 from openbook.training.chat import Frame, History, date_of_now, frame_of
 
 IGNORED = -100  # the label of a token without loss

@@ -9,10 +9,10 @@ import numpy as np
 import torch
 from transformers import AutoModelForCausalLM
 
+from openbook.base.errors import InputError
 from openbook.book.shelf import NONE, Source
-from openbook.curriculum import Curriculum, Plan
-from openbook.errors import InputError
-from openbook.schedule import Schedule
+from openbook.curriculum import Curriculum, SamplingPlan
+from openbook.curriculum.schedule import Schedule
 from openbook.training.config import RunConfig
 from openbook.training.encode import IGNORED, Encoder
 from openbook.training.models import (
@@ -69,7 +69,7 @@ def estimate(config: RunConfig) -> dict[str, Any]:
     }
 
 
-def _without_book(plan: Plan, closing: Curriculum, progress: float) -> float:
+def _without_book(plan: SamplingPlan, closing: Curriculum, progress: float) -> float:
     """Share of the examples that have nothing of their book open at a moment of training."""
     held: dict[str, Any] = {"drop": Schedule(((0.0, float(closing.drop.at(progress))),))}  # as it is then, throughout
     if isinstance(closing.spread, Schedule):
@@ -86,7 +86,7 @@ def tokens_of(config: RunConfig) -> int:
     return sum(int(encoder.encode(*plan.at(chunk), plan.namer(chunk)).ends[-1]) for chunk in chunks)
 
 
-def _set_up(config: RunConfig) -> tuple[Plan, Encoder, Any, bool]:
+def _set_up(config: RunConfig) -> tuple[SamplingPlan, Encoder, Any, bool]:
     """What is trained on and how it is encoded, a weightless model, and whether the tokenizer is the model's own."""
     source, _ = sources_of(config)
     tokenizer, shape, exact = _shape(config, source)
@@ -118,7 +118,7 @@ def _shape(config: RunConfig, source: Source) -> tuple[Any, Any, bool]:
         return make_tokenizer(source, config.think, texts=50), shape, False
 
 
-def _probe(plan: Plan, encoder: Encoder) -> tuple[np.ndarray, np.ndarray, int, int]:
+def _probe(plan: SamplingPlan, encoder: Encoder) -> tuple[np.ndarray, np.ndarray, int, int]:
     """Tokens and target tokens of positions spread over training; pieces that did not fit, and prompts cut."""
     positions = np.unique(np.linspace(0, plan.total - 1, min(PROBED, plan.total)).astype(np.int64))
     encoded = encoder.encode(*plan.at(positions), plan.namer(positions))

@@ -17,14 +17,14 @@ from typing import Any
 import numpy as np
 import torch
 
+from openbook.base.errors import InputError
+from openbook.base.intervals import clustered, wilson
 from openbook.book.shelf import CODE, NONE, Source
-from openbook.book.translations import Translations
-from openbook.curriculum import Curriculum, Plan
-from openbook.errors import InputError
-from openbook.intervals import clustered, wilson
-from openbook.schedule import Schedule
+from openbook.book.text import Kind
+from openbook.curriculum import Curriculum, SamplingPlan
+from openbook.curriculum.schedule import Schedule
 from openbook.task.alphabet import alphabets
-from openbook.task.text import Kind
+from openbook.task.source import Translations
 from openbook.training.batches import Collator, Item, items, pad_id_of
 from openbook.training.encode import IGNORED, Encoder
 from openbook.training.targets import target_logits
@@ -99,7 +99,7 @@ def examine(
     conditions = [(share, False) for share in shares] + ([(1.0, True)] if wrong and source.can_mislead else [])
     rows = []
     for share, is_wrong in conditions:
-        plan = Plan(source, condition(curriculum, share, is_wrong), seed=seed, samples=samples)
+        plan = SamplingPlan(source, condition(curriculum, share, is_wrong), seed=seed, samples=samples)
         positions = np.arange(samples)
         shelf, opened = plan.at(positions)
         encoded = encoder.encode(shelf, opened, plan.namer(positions))
@@ -130,7 +130,7 @@ def examine_sections(
     """
     _check_size(samples)
     samples = min(samples, len(source))
-    plan = Plan(source, condition(curriculum, 1.0), seed=seed, samples=samples)
+    plan = SamplingPlan(source, condition(curriculum, 1.0), seed=seed, samples=samples)
     positions = np.arange(samples)
     shelf, opened = plan.at(positions)
     opened = encoder.fitted(shelf, opened, plan.namer(positions))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from openbook.book.shelf import KINDS, Fragments, Shelf
-from openbook.curriculum import Plan, silenced
+from openbook.curriculum import SamplingPlan, silenced
 from openbook.training.batches import Collator, items, pad_id_of
 from openbook.training.encode import IGNORED, Encoder, is_unknown
 
@@ -38,7 +38,7 @@ class Masked:
     problems: list[str]
 
 
-def mask(plan: Plan, encoder: Encoder, positions: list[int]) -> list[Masked]:
+def mask(plan: SamplingPlan, encoder: Encoder, positions: list[int]) -> list[Masked]:
     """Encode positions exactly as training would, and check what comes out."""
     where = np.asarray(positions, dtype=np.int64)
     shelf, opened = plan.at(where)

@@ -9,15 +9,15 @@ from typing import Any
 import torch
 from transformers.utils import logging
 
+from openbook.base.errors import InputError
 from openbook.book.shelf import Source
-from openbook.book.translations import Translations
-from openbook.errors import InputError
+from openbook.book.text import THINK
+from openbook.student.model import StudentForCausalLM  # known to transformers now
+from openbook.student.vocabulary import StudentConfig, student_config
 from openbook.task.formats import CompactFormat, CompositeFormat, PairsFormat
-from openbook.task.text import THINK
+from openbook.task.source import Translations
 from openbook.training.config import ModelConfig, ReadingConfig
 from openbook.training.shipped import located, shipped_readers
-from openbook.training.student import StudentForCausalLM  # known to transformers now
-from openbook.training.student_words import StudentConfig, student_config
 
 logging.disable_progress_bar()  # a bar for a model of a few megabytes only hides what matters
 

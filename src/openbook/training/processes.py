@@ -9,8 +9,8 @@ from typing import Any
 
 import torch
 
-from openbook.errors import InputError
-from openbook.records import Run
+from openbook.base.errors import InputError
+from openbook.training.folder import RunFolder
 
 # where launchers say how many processes they have started
 ANNOUNCED = ("WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE")
@@ -58,7 +58,7 @@ def wait_for_all() -> None:
         torch.distributed.barrier()
 
 
-class Onlooker(Run):
+class Onlooker(RunFolder):
     """The run as the other processes see it: they read what the first one wrote, and write nothing."""
 
     @contextmanager

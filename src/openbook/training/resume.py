@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from transformers import TrainerCallback
 
-from openbook.errors import MachineError
+from openbook.base.errors import MachineError
 from openbook.training import checkpoint
 from openbook.training.batches import Steps
 from openbook.training.processes import are_several

@@ -10,21 +10,21 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from openbook.base.console import Bar, no_bar
+from openbook.base.errors import InputError, StoppedError
 from openbook.book.jsonl import ListSource, load_source
 from openbook.book.shelf import Bank, Source
-from openbook.book.translations import Translations
-from openbook.console import Bar, no_bar
-from openbook.curriculum import Plan
-from openbook.errors import InputError, StoppedError
-from openbook.records import Run
+from openbook.curriculum import SamplingPlan
 from openbook.task.formats import STUDENT_TEXTS
 from openbook.task.inputs import halves
 from openbook.task.phrasebook import Codebook
+from openbook.task.source import Translations
 from openbook.training import checkpoint
 from openbook.training.checks import check_kept, check_moments, check_targets, seen_in_training, warnings_of
 from openbook.training.config import RunConfig, TaskConfig
 from openbook.training.encode import Encoder
 from openbook.training.exam import Row, examine
+from openbook.training.folder import RunFolder
 from openbook.training.models import check_window, freeze, load_or_make, load_placed, window_of
 from openbook.training.outcome import advice
 from openbook.training.processes import Onlooker, check_world_size, is_first, wait_for_all
@@ -97,12 +97,12 @@ def encoder_of(
 
 def told_date(folder: Path) -> str | None:
     """The date that a run's chat template told when it was begun, if the record has one."""
-    data = Run(folder).read("data.json") if (folder / "data.json").exists() else {}
+    data = RunFolder(folder).read("data.json") if (folder / "data.json").exists() else {}
     return data.get("chat", {}).get("today")
 
 
-def plan_of(config: RunConfig, source: Source) -> Plan:
-    return Plan(
+def plan_of(config: RunConfig, source: Source) -> SamplingPlan:
+    return SamplingPlan(
         source,
         config.curriculum,
         seed=config.seed,
@@ -166,7 +166,7 @@ def carry_out(
     `today` is the date that a chat template tells, if not that of now.
     """
     if is_first():
-        Run(folder).check_writable() if resume else Run(folder).check_free(force)
+        RunFolder(folder).check_writable() if resume else RunFolder(folder).check_free(force)
     if not resume:
         check_kept(config, folder)
     config.check_start()
@@ -192,14 +192,18 @@ def carry_out(
         say(line)
     settings = config.model_dump(mode="json")
     data = data_record(source, tokenizer, own_exam, encoder)
-    if resume and allow_changes and (found := checkpoint.newest(Run(folder).checkpoints)):
+    if resume and allow_changes and (found := checkpoint.newest(RunFolder(folder).checkpoints)):
         checkpoint.check_fits(found, model)
-        check_moments(config, validated(RunConfig, Run(folder).read("config.json")))
+        check_moments(config, validated(RunConfig, RunFolder(folder).read("config.json")))
     if not is_first():
         wait_for_all()  # until the folder is there
-        run: Run = Onlooker(folder)
+        run: RunFolder = Onlooker(folder)
     else:
-        run = taken_up(folder, settings, data, allow_changes) if resume else Run.create(folder, settings, data, force)
+        run = (
+            taken_up(folder, settings, data, allow_changes)
+            if resume
+            else RunFolder.create(folder, settings, data, force)
+        )
         wait_for_all()
     if run.finished:
         say(f"{folder} is finished already")
@@ -274,14 +278,14 @@ def carry_out(
     return {"run": str(folder), **result}
 
 
-def taken_up(folder: Path, settings: dict[str, Any], data: dict[str, Any], allow_changes: bool) -> Run:
+def taken_up(folder: Path, settings: dict[str, Any], data: dict[str, Any], allow_changes: bool) -> RunFolder:
     """An unfinished run, to go on with; what an earlier version wrote is read as it was meant."""
-    recorded = validated(RunConfig, Run(folder).read("config.json")).model_dump(mode="json")
-    return Run.resume(folder, settings, data, allow_changes, recorded)
+    recorded = validated(RunConfig, RunFolder(folder).read("config.json")).model_dump(mode="json")
+    return RunFolder.resume(folder, settings, data, allow_changes, recorded)
 
 
 def where_to_start(
-    run: Run, say: Callable[[str], None], processes: int = 1, allow_changes: bool = False
+    run: RunFolder, say: Callable[[str], None], processes: int = 1, allow_changes: bool = False
 ) -> checkpoint.Found | None:
     """The newest whole checkpoint, with the log cut back to it; what was passed over is said.
 
@@ -305,7 +309,7 @@ def recorded_source(folder: Path, config: RunConfig) -> Source:
     """The records that a run is examined on, if they are still what they were."""
     path = config.exam.data or config.data
     assert path is not None
-    recorded = Run(folder).read("data.json")
+    recorded = RunFolder(folder).read("data.json")
     known = recorded.get("exam") if config.exam.data else recorded["fingerprint"]  # earlier versions recorded no exam
     try:
         source = records_of(config, path)
@@ -332,7 +336,7 @@ def reopen(
     It may have other data, or the task other lengths or another codebook.
     """
     folder = located(folder)
-    run = Run(folder)
+    run = RunFolder(folder)
     settings = run.read("config.json")
     if isinstance(settings, dict) and "architectures" in settings:
         raise InputError(f"{folder} is a model and not a run: name the folder that `openbook learn` has left")

@@ -13,8 +13,8 @@ from typing import Any, Literal, TypeVar, get_args, get_origin
 import yaml
 from pydantic import BaseModel, ValidationError
 
+from openbook.base.errors import InputError, nearest
 from openbook.curriculum import PRESETS
-from openbook.errors import InputError, nearest
 
 Config = TypeVar("Config", bound=BaseModel)
 

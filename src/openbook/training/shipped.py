@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import resources
 from pathlib import Path
 
-from openbook.errors import InputError
+from openbook.base.errors import InputError
 
 
 def shipped_readers() -> dict[str, Path]:

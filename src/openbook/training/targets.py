@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from openbook.errors import InputError
+from openbook.base.errors import InputError
 from openbook.training.encode import IGNORED
 
 

@@ -3,7 +3,7 @@
 In ten lines:
 
     source = JsonlSource("facts.jsonl")
-    plan = Plan(source, curriculum_named("anneal", order="given"), epochs=20, shuffle=True)
+    plan = SamplingPlan(source, curriculum_named("anneal", order="given"), epochs=20, shuffle=True)
     encoder = Encoder(tokenizer, source.bank)
     arguments = training_arguments(TrainingConfig(learning_rate=1e-3), "out")
     trainer = ContextEnhancedTrainer(model, plan, encoder, arguments, batch_size=64, micro_batch_size=16)
@@ -24,8 +24,8 @@ from transformers import Trainer, TrainerCallback, TrainingArguments
 from transformers.integrations.integration_utils import get_reporting_integration_callbacks
 from transformers.trainer_callback import PrinterCallback, ProgressCallback
 
-from openbook.curriculum import Plan
-from openbook.errors import InputError
+from openbook.base.errors import InputError
+from openbook.curriculum import SamplingPlan
 from openbook.training.batches import Collator, PositionDataset, Steps, pad_id_of
 from openbook.training.config import TrainingConfig
 from openbook.training.encode import Encoder
@@ -104,7 +104,7 @@ class ContextEnhancedTrainer(Trainer):
     def __init__(
         self,
         model: Any,
-        plan: Plan,
+        plan: SamplingPlan,
         encoder: Encoder,
         arguments: TrainingArguments,
         batch_size: int = 64,

@@ -1,0 +1,1 @@
+"""What every room uses and knows no other room: errors, randomness, console, files, intervals, the pool of jobs."""

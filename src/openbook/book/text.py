@@ -1,0 +1,127 @@
+"""Text of an example: parts, each with what it is for, and how a book is set.
+
+A text is made of parts, in this order:
+
+    preamble  You are performing ... The subset of dictionaries used are as follows:
+    heading   Dictionary used from language 1 to language 2:
+    piece      A B -> K L;                        (any of them may be dropped)
+    prompt     Now please perform ... The sequence you need to translate from language 1 is: B H C A.
+    words     The translation result is: Sequence in language 1: B H C A; Sequence in language 2:
+    thought   <THINK><THINK><THINK><THINK>        (or the string itself: an explicit chain of thought)
+    words     ; Sequence in language 3:
+    answer     p q s r
+    words     ;
+
+`render` joins parts and keeps their spans, so that later code knows which characters carry loss, which may be dropped
+and which are examined.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from openbook.base.errors import InputError, nearest
+
+THINK = "<THINK>"  # stands for a word of thought that is not written out
+
+
+class Kind(StrEnum):
+    """What a stretch of text is for."""
+
+    PREAMBLE = "preamble"
+    HEADING = "heading"
+    PIECE = "piece"
+    PROMPT = "prompt"
+    WORDS = "words"  # from here on: the completion, which carries the loss
+    THOUGHT = "thought"
+    ANSWER = "answer"
+
+
+COMPLETION_KINDS = frozenset({Kind.WORDS, Kind.THOUGHT, Kind.ANSWER})
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A stretch of text; a piece also knows its section and its number there."""
+
+    kind: Kind
+    text: str
+    section: int = -1
+    piece: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Where a part stands in the rendered text: text[start:end]."""
+
+    start: int
+    end: int
+    kind: Kind
+    section: int = -1
+    piece: int = -1
+
+
+@dataclass(frozen=True, slots=True)
+class Rendered:
+    """A text and its spans, which cover it without gaps or overlaps."""
+
+    text: str
+    spans: tuple[Span, ...]
+
+    def of(self, *kinds: Kind) -> str:
+        """The characters of the given kinds, joined."""
+        return "".join(self.text[span.start : span.end] for span in self.spans if span.kind in kinds)
+
+
+def render(parts: Iterable[Part]) -> Rendered:
+    """Join parts into one text with spans; empty parts vanish."""
+    texts: list[str] = []
+    spans: list[Span] = []
+    position = 0
+    for part in parts:
+        if part.text:
+            end = position + len(part.text)
+            spans.append(Span(position, end, part.kind, part.section, part.piece))
+            texts.append(part.text)
+            position = end
+    return Rendered("".join(texts), tuple(spans))
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How a book is set: its headings, its pieces, and whether the heading of an empty section stays."""
+
+    name: str
+    heading: str  # with {name}; not used for a section without a name
+    piece: str  # with {text}
+    after: str = ""  # between the book and the prompt, if there is any book
+    keep_headings: bool = False
+
+    def parts(self, sections: Sequence[tuple[str, Sequence[tuple[int, str]]]]) -> list[Part]:
+        """The parts of a book: sections are (name, [(number, text)]) of the open pieces."""
+        parts: list[Part] = []
+        for s, (name, pieces) in enumerate(sections):
+            if name and (pieces or self.keep_headings):
+                parts.append(Part(Kind.HEADING, self.heading.replace("{name}", name), s))
+            parts += [Part(Kind.PIECE, self.piece.replace("{text}", text), s, k) for k, text in pieces]
+        if parts and self.after:
+            parts.append(Part(Kind.HEADING, self.after))
+        return parts
+
+
+LAYOUTS = {
+    layout.name: layout
+    for layout in (
+        Layout("plain", heading="{name}:\n", piece="{text}\n", after="\n"),
+        Layout("released", heading="\n{name}:\n", piece=" {text}", keep_headings=True),
+        Layout("compact", heading="", piece=" {text}"),
+    )
+}
+
+
+def layout_named(name: str) -> Layout:
+    if name not in LAYOUTS:
+        raise InputError(f"there is no layout '{name}' ({', '.join(LAYOUTS)}){nearest(name, LAYOUTS)}")
+    return LAYOUTS[name]

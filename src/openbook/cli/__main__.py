@@ -1,0 +1,7 @@
+"""`python -m openbook.cli`, which `torchrun -m` needs."""
+
+import sys
+
+from openbook.cli import main
+
+sys.exit(main())

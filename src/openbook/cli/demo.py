@@ -1,0 +1,92 @@
+"""`openbook demo`: a guided first look."""
+
+from __future__ import annotations
+
+import itertools
+import json as json_format
+import re
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+from rich.panel import Panel
+from rich.text import Text
+
+from openbook.base.console import emit_json, out
+from openbook.base.errors import MachineError
+from openbook.book.text import THINK
+from openbook.cli.translate import in_symbols, show
+from openbook.task.dataset import DatasetSpec
+from openbook.task.formats import ReleasedFormat
+from openbook.task.inputs import random_inputs
+from openbook.task.phrasebook import Codebook
+from openbook.task.translate import translate
+from openbook.task.writer import write_dataset
+
+PIECES_SHOWN = 4
+
+
+def demo(*, folder: Path = Path("demo"), seed: int = 0, json: Annotated[bool, Parameter(negative="")] = False) -> None:
+    """A guided first look, in a minute.
+
+    Translates one string, writes a small dataset and shows three of its records.
+
+    Example: `openbook demo --folder demo`
+
+    Parameters
+    ----------
+    folder:
+        Where the dataset is written; an earlier demo there is replaced.
+    seed:
+        Determines everything that is random.
+    json:
+        One JSON object instead of the tour.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise MachineError(f"{folder}: {error.strerror}: choose another folder with --folder") from None
+    depth, chars, samples = 2, 4, 1000
+    codebook = Codebook.sample(depth, chars, seed)
+    worked = in_symbols(codebook, translate(codebook, random_inputs(chars, 1, (8, 8), seed)[0][0].tolist()))
+    if not json:
+        out.rule("1. The task: translate a string, level by level")
+        show(codebook, worked, invert=False)
+        out.print()
+        out.rule(f"2. A dataset: {samples:,} translations with the rules that help")
+    spec = DatasetSpec(ReleasedFormat(depth, chars, thoughts=8), samples, codebook, seed, lengths=(4, 8))
+    path = folder / "translations.jsonl"
+    written = write_dataset(spec, path, force=True)
+    with path.open(encoding="utf-8") as file:
+        records = [json_format.loads(line) for line in itertools.islice(file, 3)]
+    if json:
+        ends = {"input": worked[0].before, "output": worked[-1].after}
+        emit_json({**ends, "dataset": str(path), "samples": written.records, "records": records})
+        return
+    out.print(f"{path}: {written.records:,} records, {written.bytes / 1e6:.1f} MB. The first three:\n", markup=False)
+    for number, record in enumerate(records, 1):
+        out.print(Panel(readable(record), title=f"record {number}", title_align="left"))
+    out.print(
+        "The [green]green[/green] rules are needed for the answer. Training opens the book, fades it on a schedule, "
+        "and computes loss on the completion alone."
+    )
+
+
+def readable(record: dict[str, Any]) -> Text:
+    """A record with its book shortened, needed rules in green and the answer in bold."""
+    text = Text()
+    text.append(record["preamble"], "dim")
+    for name, pieces in record["privileged_context"].items():
+        text.append(f"\n{name}:\n", "dim")
+        for piece in pieces[:PIECES_SHOWN]:
+            text.append(f" {piece['text']}", "green" if piece["needed"] else "dim")
+        needed = sum(piece["needed"] for piece in pieces)
+        if len(pieces) > PIECES_SHOWN:
+            text.append(f" ... {len(pieces) - PIECES_SHOWN} more;", "dim")
+        text.append(f" {needed} of {len(pieces)} needed", "dim italic")
+    text.append(f"\n{record['prompt'].strip()}\n\n")
+    before, answer, after = record["completion"].rpartition(record["answer"])
+    text.append(re.sub(f"({THINK})+", lambda run: f" {THINK} x {len(run[0]) // len(THINK)}", before), "cyan")
+    text.append(answer, "bold yellow")
+    text.append(after, "cyan")
+    return text

@@ -1,0 +1,118 @@
+"""`openbook mask`: show which tokens carry loss."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+from rich.text import Text
+
+from openbook.base.console import emit_json, out
+
+STYLES = {
+    "preamble": "dim",
+    "heading": "dim",
+    "piece": "cyan",
+    "prompt": "",
+    "words": "black on bright_green",
+    "thought": "black on green",
+    "answer": "bold black on yellow",
+}
+CHECKED = 1000  # positions, spread evenly over training
+WRONG_SHOWN = 5
+
+
+def mask(
+    *,
+    data: Path | None = None,
+    model: str | None = None,
+    config: Path | None = None,
+    curriculum: str | None = None,
+    examples: int = 2,
+    progress: float = 0.0,
+    set_: Annotated[list[str], Parameter(name=["--set", "-s"], negative="")] = [],  # noqa: B006
+    json: bool = False,
+) -> int:
+    """Show, for any data and tokenizer, exactly which tokens carry loss, and fail when the mask is wrong.
+
+    Pieces of the book are cyan, the prompt plain; a coloured background is loss: words green, thoughts dark green, the
+    examined answer yellow. A few examples are shown; up to 1,000, spread over training, are checked. Exit code 2 on an
+    empty target, a target cut off, loss on padding, a target token that the vocabulary does not know, a token across
+    the boundary, or a template that yields no mask.
+
+        openbook mask --data facts.jsonl --model runs/facts
+
+    Parameters
+    ----------
+    data
+        JSONL file; without it, the task.
+    model
+        Folder, run, shipped reader or Hugging Face name whose tokenizer is used; without it, one is made.
+    config
+        YAML file or shipped config.
+    curriculum
+        Which pieces are open; see `openbook learn --help`.
+    examples
+        How many examples to show.
+    progress
+        How far training has gone, 0 to 1.
+    set_
+        Any other setting as key=value.
+    json
+        One JSON object on standard output.
+    """
+    from openbook.base.errors import InputError
+    from openbook.training.config import RunConfig
+    from openbook.training.mask import mask as masked
+    from openbook.training.models import load_shape, load_tokenizer, make_tokenizer, shape_of, thinks, window_of
+    from openbook.training.run import encoder_of, plan_of, sources_of
+    from openbook.training.settings import configured
+
+    if not 0 <= progress <= 1:
+        raise InputError(f"--progress is {progress}: training goes from 0 to 1")
+    if examples < 1:
+        raise InputError(f"--examples is {examples}: show at least one")
+    flags: dict[str, Any] = {"data": data, "model.path": model, "curriculum": curriculum}
+    settings = configured(RunConfig, config, set_, flags)
+    source, _ = sources_of(settings)
+    plan = plan_of(settings, source)
+    path, think = settings.model.path, settings.think if thinks(source, settings.think) else None
+    tokenizer = load_tokenizer(path, think) if path else make_tokenizer(source, settings.think)
+    shape = load_shape(path) if path else shape_of(settings.model, source, len(tokenizer))
+    window = settings.training.max_length or window_of(shape)
+    encoder = encoder_of(settings, tokenizer, source, window)
+    first = min(int(progress * plan.total), max(0, plan.total - examples))
+    shown = masked(plan, encoder, list(range(first, min(first + examples, plan.total))))
+    checked = masked(plan, encoder, sorted({k * plan.total // CHECKED for k in range(CHECKED)}))
+    bad = [example for example in checked if example.problems]
+    bad += [example for example in shown if example.problems and example not in bad]
+    if json:
+        listed = [{"position": example.position, "problems": example.problems} for example in bad]
+        emit_json({"examples": [_plain(e) for e in shown], "checked": len(checked), "problems": listed, "ok": not bad})
+        return 2 if bad else 0
+    for example in shown:
+        _show(example)
+    out.print(f"{len(checked)} positions checked, {len(bad)} with a wrong mask", style="bold red" if bad else "dim")
+    for example in bad[:WRONG_SHOWN]:
+        out.print(f"position {example.position}: {'; '.join(example.problems)}", markup=False)
+    return 2 if bad else 0
+
+
+def _plain(example: Any) -> dict[str, Any]:
+    return {
+        "position": example.position,
+        "tokens": [vars(token) for token in example.tokens],
+        "targets": sum(token.loss for token in example.tokens),
+        "problems": example.problems,
+    }
+
+
+def _show(example: Any) -> None:
+    targets = sum(token.loss for token in example.tokens)
+    out.print(f"[bold]position {example.position}[/]: {len(example.tokens)} tokens, {targets} carry loss")
+    text = Text()
+    for token in example.tokens:
+        text.append(token.text.replace("\n", "⏎\n"), style=STYLES[token.kind])
+    out.print(text)
+    out.print()

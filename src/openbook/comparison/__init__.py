@@ -1,0 +1,1 @@
+"""Runs side by side: sweeps, and a page of one's own runs."""

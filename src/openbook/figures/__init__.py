@@ -1,0 +1,1 @@
+"""Charts: what they say (`charts.py`), and how they look."""

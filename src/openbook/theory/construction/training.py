@@ -1,0 +1,216 @@
+"""The paper's trainability experiment: W_1 .. W_d learned from strings while one rule at a time is hidden.
+
+At every step a random column of a random level is masked from an otherwise full context. Layer-wise training updates
+the weights of that level alone, full-parameter training all of them. Adam, cosine schedule with warm-up, cross-entropy
+summed over the columns of the output, ℓ1 on the weights (section "Trainability of the constructed transformer").
+
+What the paper does not say, and what we found it needs (`docs/construction.md`): the outputs are read as logits at an
+inverse temperature, gradients are clipped, and the weights start at a small constant. From zero a masked column is
+silent, GELU(0) = 0, where the surrogate's softmax(0) is uniform; the constant makes it uniform here too.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from openbook.base.errors import InputError
+from openbook.base.randomness import generator
+from openbook.task import Codebook, random_inputs, translate_batch
+from openbook.theory.construction.fast import Rules, bigrams, simulate
+
+Update = Literal["layerwise", "full"]
+Advance = Callable[..., None]
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """Settings of a run; the defaults are the paper's where it gives them."""
+
+    update: Update = "full"
+    rate: float = 1e-2  # peak; the paper tries 1e-2, 1e-3, 1e-4
+    sequences: int = 51_200
+    length: int = 20
+    batch: int = 32
+    sparsity: float = 1e-4  # ℓ1
+    warmup: int = 100
+    last_share: float = 0.1  # of the peak rate, at the end
+    sharpness: float = 3.0  # inverse temperature of the cross-entropy (ours)
+    clip: float = 1.0  # largest norm of a gradient (ours)
+    start: float = 0.01  # every weight at first (ours)
+    seed: int = 0
+    masked: bool = True  # False is the control: nothing is ever hidden
+    shrink: bool = False  # ℓ1 as a shrinkage after Adam's step, as AdamW treats ℓ2, not as a part of its gradient
+    each_string: bool = False  # hide a column of its own from each string, not the same one from a whole step
+
+    def check(self) -> None:
+        if self.sequences < self.batch or self.batch < 1:
+            raise InputError(f"{self.sequences} sequences do not fill one batch of {self.batch}")
+        if self.length < 2 or self.length % 2:
+            raise InputError(f"length {self.length}: strings have an even number of characters, at least 2")
+        if not 0 < self.rate < 10:
+            raise InputError(f"rate {self.rate:g}: use a learning rate between 0 and 10")
+
+    @property
+    def steps(self) -> int:
+        return self.sequences // self.batch
+
+    @property
+    def name(self) -> str:
+        masks = ", nothing masked" if not self.masked else ", a mask for each string" if self.each_string else ""
+        return {"layerwise": "layer-wise", "full": "full"}[self.update] + masks
+
+
+@dataclass
+class Run:
+    """What a run left behind: the weights and, at a few steps, how much of the codebook they hold."""
+
+    recipe: Recipe
+    depth: int
+    chars: int
+    weights: list[Tensor] = field(repr=False)
+    curve: list[dict[str, Any]]  # step, recovered_by_layer, loss
+    hidden: float = 1.0  # share of the columns that were hidden at least once
+    recovered_of_hidden: float = 0.0  # share of those that were recovered
+    closed_book: float = 0.0  # characters right with an empty context, on strings that training did not see
+
+    @property
+    def recovered_by_layer(self) -> list[float]:
+        return self.curve[-1]["recovered_by_layer"]
+
+    @property
+    def recovered(self) -> float:
+        return float(np.mean(self.recovered_by_layer))
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            **asdict(self.recipe),
+            "depth": self.depth,
+            "chars": self.chars,
+            "steps": self.recipe.steps,
+            "recovered": self.recovered,
+            "recovered_by_layer": self.recovered_by_layer,
+            "hidden": self.hidden,
+            "recovered_of_hidden": self.recovered_of_hidden,
+            "closed_book": self.closed_book,
+            "chance": 1 / self.chars,
+            "curve": self.curve,
+        }
+
+
+def recovered(weights: Sequence[Tensor], codebook: Codebook) -> NDArray[np.bool_]:
+    """Which columns [d, n²] have one largest entry, and it is the rule's right side."""
+    found = []
+    for W, table in zip(weights, codebook.tables, strict=True):
+        top = W.detach().topk(2, dim=0)
+        right = top.indices[0] == torch.from_numpy(table.astype(np.int64))
+        found.append((right & (top.values[0] > top.values[1])).numpy())
+    return np.stack(found)
+
+
+def share_recovered(weights: Sequence[Tensor], codebook: Codebook) -> list[float]:
+    """The share of recovered columns, for each level."""
+    return recovered(weights, codebook).mean(1).tolist()
+
+
+def rate_at(recipe: Recipe, step: int, steps: int) -> float:
+    """Linear warm-up over half of the steps at most, then a cosine from the peak to `last_share` of it."""
+    warmup = min(recipe.warmup, max(1, steps // 2))
+    if step < warmup:
+        return recipe.rate * (step + 1) / warmup
+    done = (step - warmup) / max(1, steps - warmup)
+    return recipe.rate * (recipe.last_share + (1 - recipe.last_share) * 0.5 * (1 + math.cos(math.pi * done)))
+
+
+class Learner:
+    """Weights W_1 .. W_d and one Adam for each of them, so that a level that is not updated stands still."""
+
+    def __init__(self, depth: int, chars: int, recipe: Recipe) -> None:
+        self.recipe = recipe
+        size = chars**2
+        self.weights = [torch.full((size, size), recipe.start, requires_grad=True) for _ in range(depth)]
+        self.optimizers = [torch.optim.Adam([weight]) for weight in self.weights]
+
+    def loss(self, rules: Rules, index_bj: Tensor, target_bj: Tensor, columns_b: Tensor | None = None) -> Tensor:
+        """Cross-entropy summed over the columns of a string, mean over strings."""
+        logits_bjx = self.recipe.sharpness * simulate(self.weights, rules, index_bj, columns_b)
+        losses_bj = functional.cross_entropy(logits_bjx.mT, target_bj, reduction="none")
+        if columns_b is not None:
+            losses_bj = losses_bj * (torch.arange(index_bj.shape[1]) < columns_b[:, None])
+        return losses_bj.sum(1).mean()
+
+    def step(self, loss: Tensor, levels: Sequence[int], rate: float) -> None:
+        """One update of the weights of some levels."""
+        chosen = [self.weights[level] for level in levels]
+        if not self.recipe.shrink:
+            loss = loss + self.recipe.sparsity * sum((weight.abs().sum() for weight in chosen), torch.zeros(()))
+        gradients = torch.autograd.grad(loss, chosen)
+        for weight, gradient in zip(chosen, gradients, strict=True):
+            weight.grad = gradient
+        norm = torch.nn.utils.clip_grad_norm_(chosen, self.recipe.clip)
+        if not torch.isfinite(norm):
+            raise InputError("the gradient is not finite: use a smaller rate")
+        for level in levels:
+            self.optimizers[level].param_groups[0]["lr"] = rate
+            self.optimizers[level].step()
+            self.weights[level].grad = None
+            if self.recipe.shrink:
+                with torch.no_grad():
+                    self.weights[level].copy_(functional.softshrink(self.weights[level], rate * self.recipe.sparsity))
+
+
+def accuracy(weights: Sequence[Tensor], codebook: Codebook, strings: Any, lengths: Any) -> float:
+    """Share of characters that come out right with an empty context."""
+    translation = translate_batch(codebook, strings, lengths)
+    nothing = Rules.shown(codebook.tables, np.zeros((1, codebook.depth, codebook.chars**2), dtype=bool))
+    index = bigrams(translation.inputs, codebook.chars)
+    with torch.no_grad():
+        found = simulate(weights, nothing, index, torch.from_numpy(translation.lengths // 2)).argmax(-1)
+    target = bigrams(translation.outputs, codebook.chars)
+    n = codebook.chars
+    right = (found // n == target // n).float() + (found % n == target % n).float()
+    inside = torch.arange(target.shape[1]) < torch.from_numpy(translation.lengths // 2)[:, None]
+    return float(right[inside].mean() / 2)
+
+
+def train(codebook: Codebook, recipe: Recipe, advance: Advance = lambda *_, **__: None, points: int = 40) -> Run:
+    """The experiment: returns the run with `points` measurements of recovery along the way."""
+    recipe.check()
+    depth, chars, batch = codebook.depth, codebook.chars, recipe.batch
+    learner = Learner(depth, chars, recipe)
+    lengths = (recipe.length, recipe.length)
+    masks = generator(recipe.seed, "masked columns")
+    curve: list[dict[str, Any]] = []
+    every = max(1, recipe.steps // points)
+    hidden = np.zeros((depth, chars**2), dtype=bool)
+    for step in range(recipe.steps):
+        inputs, sizes = random_inputs(chars, batch, lengths, recipe.seed, step * batch, stream="construct")
+        target = bigrams(translate_batch(codebook, inputs, sizes).outputs, chars)
+        level = int(masks.integers(depth))
+        columns = masks.integers(chars**2, size=batch if recipe.each_string else 1)
+        shown = np.ones((len(columns), depth, chars**2), dtype=bool)
+        if recipe.masked:
+            shown[np.arange(len(columns)), level, columns] = False
+            hidden[level, columns] = True
+        loss = learner.loss(Rules.shown(codebook.tables, shown), bigrams(inputs, chars), target)
+        levels = [level] if recipe.update == "layerwise" else range(depth)
+        learner.step(loss, levels, rate_at(recipe, step, recipe.steps))
+        if (step + 1) % every == 0 or step + 1 == recipe.steps:
+            shares = share_recovered(learner.weights, codebook)
+            curve.append({"step": step + 1, "recovered_by_layer": shares, "loss": loss.item()})
+            advance(0, note=f"{np.mean(shares):.0%} of the columns")
+        advance(1)
+    run = Run(recipe, depth, chars, [weight.detach() for weight in learner.weights], curve)
+    run.hidden = float(hidden.mean())
+    run.recovered_of_hidden = float(recovered(run.weights, codebook)[hidden].mean()) if hidden.any() else 0.0
+    held_out, sizes = random_inputs(chars, 512, lengths, recipe.seed, 10**9, stream="construct")
+    run.closed_book = accuracy(run.weights, codebook, held_out, sizes)
+    return run

@@ -1,0 +1,265 @@
+"""Does the construction do what its lemma says? Strings against the oracle, sizes against the lemma, and its limits.
+
+The lemma's conditions, for every column of C_i and W_i: one of the two is zero, or both are one-hot and equal. Inside
+them the transformer must give the oracle's translation; outside them what it does is measured and shown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.nn import functional
+
+from openbook.base.errors import InputError
+from openbook.base.randomness import generator
+from openbook.task import Codebook, Translation, random_inputs, translate_batch
+from openbook.theory.construction.context import full_context, partial_context
+from openbook.theory.construction.layers import Memory, Mlp, RelativeAttention
+from openbook.theory.construction.transformer import ConstructedTransformer
+
+SCALES = (10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
+STRENGTHS = (0.1, 0.25, 0.45, 0.75, 1.0)
+CHUNK = 1000  # strings in one pass
+Advance = Callable[..., None]
+
+
+@dataclass(frozen=True)
+class Mode:
+    """How the rules of a codebook are divided between context and weights, and how the strings came out."""
+
+    name: str
+    strings: int
+    mismatches: int
+    deviation: float  # largest |V_{d+1} - surrogate's| over all entries
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Deviations at one scale N: of the two products it is in, and of the output in each mode."""
+
+    scale: float
+    shift: float
+    context: float
+    output: dict[str, float]
+    mismatches: int
+
+
+@dataclass(frozen=True)
+class Disagreement:
+    """Outside the conditions: the context holds one codebook and the weights, `strength` times, another."""
+
+    strength: float
+    characters_as_surrogate: float  # share of characters equal to HardMax(C + W)'s; at strength 1 it is a tie
+    characters_as_context: float
+    characters_as_weights: float
+    deviation: float
+
+
+@dataclass(frozen=True)
+class Verification:
+    """Everything `openbook construct verify` reports."""
+
+    depth: int
+    chars: int
+    scale: float
+    codebooks: int
+    modes: list[Mode]
+    scales: list[Scale]
+    outside: list[Disagreement]
+    counts: dict[str, Any]
+    lemma: dict[str, Any]
+
+    @property
+    def strings(self) -> int:
+        return sum(mode.strings for mode in self.modes)
+
+    @property
+    def mismatches(self) -> int:
+        return sum(mode.mismatches for mode in self.modes)
+
+    @property
+    def holds(self) -> bool:
+        return self.mismatches == 0 and all(self.counts[name] == value for name, value in self.lemma.items())
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "depth": self.depth,
+            "chars": self.chars,
+            "scale": self.scale,
+            "holds": self.holds,
+            "strings": self.strings,
+            "codebooks": self.codebooks,
+            "mismatches": self.mismatches,
+            "deviation": max(mode.deviation for mode in self.modes),
+            **self.counts,
+            "lemma": self.lemma,
+            "modes": [asdict(mode) for mode in self.modes],
+            "scales": [asdict(scale) for scale in self.scales],
+            "outside": [asdict(row) for row in self.outside],
+        }
+
+
+def divisions(codebook: Codebook, seed: int, index: int) -> Iterator[tuple[str, Tensor, Tensor]]:
+    """(name, C, W) for the three ways to divide a codebook that the conditions allow."""
+    everything = full_context(codebook)
+    yield "full context", everything, torch.zeros_like(everything)
+    yield "empty context", torch.zeros_like(everything), everything
+    choice = generator(seed, "divide", index).integers(0, 3, codebook.tables.shape)  # context, weights or both
+    yield "mixed", partial_context(codebook, choice != 1), partial_context(codebook, choice != 0)
+
+
+def one_hot_outputs(translation: Translation) -> tuple[Tensor, NDArray[np.bool_]]:
+    """What the surrogate gives, as rows [b, j, n²], and which columns are no padding."""
+    outputs = translation.outputs.astype(np.int64)
+    index = torch.from_numpy(outputs[:, 0::2] * translation.chars + outputs[:, 1::2])
+    inside = np.arange(index.shape[1]) < translation.lengths[:, None] // 2
+    return functional.one_hot(index, translation.chars**2).float(), inside
+
+
+def compare(
+    model: ConstructedTransformer, memories: list[tuple[Memory, Memory]], translation: Translation
+) -> tuple[NDArray[np.bool_], float]:
+    """Which strings come out wrong under a context, and the largest deviation from the surrogate's output."""
+    with torch.no_grad():
+        columns = model.answer(memories, translation.inputs, translation.lengths)
+    target, inside = one_hot_outputs(translation)
+    wrong = ((columns.argmax(-1) != target.argmax(-1)) & torch.from_numpy(inside)).any(1).numpy()
+    return wrong, float((columns - target)[torch.from_numpy(inside)].abs().max())
+
+
+def verify(
+    depth: int, chars: int, scale: float, strings: int, codebooks: int, seed: int, advance: Advance
+) -> Verification:
+    """Check at least `strings` strings, spread over `codebooks` random codebooks and the three divisions."""
+    if strings < 1 or codebooks < 1:
+        raise InputError(f"{strings} strings of {codebooks} codebooks: both are at least 1")
+    model = ConstructedTransformer(depth, chars, scale)
+    each = -(-strings // (3 * codebooks))
+    modes = check_modes(model, codebooks, each, seed, advance)
+    return Verification(
+        depth,
+        chars,
+        scale,
+        codebooks,
+        modes,
+        [_at_scale(depth, chars, value, seed) for value in SCALES],
+        disagreements(model, seed),
+        count(model),
+        lemma(depth, chars),
+    )
+
+
+def check_modes(
+    model: ConstructedTransformer, codebooks: int, each: int, seed: int, advance: Advance = lambda *_, **__: None
+) -> list[Mode]:
+    """Every division of every codebook on `each` strings of its own, of 2 to 40 characters."""
+    found: dict[str, list[tuple[NDArray[np.bool_], float]]] = {}
+    item, empty = 0, model.remember(torch.zeros(model.depth, model.chars**2, model.chars**2))
+    for index in range(codebooks):
+        codebook = Codebook.sample(model.depth, model.chars, seed, index)
+        for name, context, weights in divisions(codebook, seed, index):
+            model.store(weights)
+            memories = model.remember(context, like=empty) if context.any() else empty
+            for done in range(0, each, CHUNK):
+                part = min(CHUNK, each - done)
+                inputs, lengths = random_inputs(model.chars, part, (2, 40), seed, item + done)
+                found.setdefault(name, []).append(compare(model, memories, translate_batch(codebook, inputs, lengths)))
+                advance(part)
+            item += each
+    return [
+        Mode(name, sum(len(w) for w, _ in rows), int(sum(w.sum() for w, _ in rows)), max(d for _, d in rows))
+        for name, rows in found.items()
+    ]
+
+
+def _at_scale(depth: int, chars: int, scale: float, seed: int) -> Scale:
+    """Deviations at scale N, on 32 strings for each division of one codebook."""
+    model = ConstructedTransformer(depth, chars, scale)
+    codebook = Codebook.sample(depth, chars, seed)
+    inputs, lengths = random_inputs(chars, 32, (20, 20), seed, stream="scale")
+    translation = translate_batch(codebook, inputs, lengths)
+    basis, size, columns = model.basis, chars**2, slice(1, inputs.shape[1] // 2 + 1)
+    level = model.levels[0]
+    with torch.no_grad():
+        at_shift, at_translate = model.remember(full_context(codebook))[0]
+        shifted = level.shifted(model.embed_strings(inputs), at_shift)  # type: ignore[operator]
+        attended = level.translate_attention(shifted, at_translate)  # type: ignore[operator]
+    first = torch.from_numpy(translation.bigrams[:, 0].astype(np.int64))
+    image = torch.from_numpy(codebook.tables[0].astype(np.int64))[first]
+    off_shift = shifted[:, columns, basis.axes("left")] - functional.one_hot(first, size)
+    off_context = attended[:, columns, basis.axes("right")] - functional.one_hot(image, size)
+    modes = check_modes(model, 1, 32, seed)
+    return Scale(
+        scale,
+        float(off_shift.abs().max()),
+        float(off_context.abs().max()),
+        {mode.name: mode.deviation for mode in modes},
+        sum(mode.mismatches for mode in modes),
+    )
+
+
+def disagreements(model: ConstructedTransformer, seed: int, strings: int = 64) -> list[Disagreement]:
+    """C holds one codebook, W another one times a strength: HardMax follows C below 1, the transformer mixes."""
+    shown, other = (Codebook.sample(model.depth, model.chars, seed, 10**6 + i) for i in range(2))
+    inputs, lengths = random_inputs(model.chars, strings, (20, 20), seed, stream="disagree")
+    by_context, by_weights = (translate_batch(book, inputs, lengths) for book in (shown, other))
+    rows = []
+    for strength in STRENGTHS:
+        weights = strength * full_context(other)
+        model.store(weights)
+        hard = (full_context(shown) + weights).argmax(1).numpy().astype(np.uint16)
+        tables = np.broadcast_to(hard, (strings, *hard.shape))
+        surrogate = translate_batch(tables, inputs, lengths, model.chars)
+        with torch.no_grad():
+            columns = model.answer(model.remember(full_context(shown)), inputs, lengths)
+        outputs = model.translated(columns)
+        rows.append(
+            Disagreement(
+                strength,
+                float((outputs == surrogate.outputs).mean()),
+                float((outputs == by_context.outputs).mean()),
+                float((outputs == by_weights.outputs).mean()),
+                float((columns - one_hot_outputs(surrogate)[0]).abs().max()),
+            )
+        )
+    return rows
+
+
+def count(model: ConstructedTransformer) -> dict[str, Any]:
+    """Sizes as they are in the module's weights, not as they were meant to be."""
+    attentions = [module for module in model.modules() if isinstance(module, RelativeAttention)]
+    mlps = [module for module in model.modules() if isinstance(module, Mlp)]
+    tokens = len(model.embed_context(torch.zeros(model.depth, model.chars**2, model.chars**2)))
+    tokens += model.embed_strings(np.zeros((1, 20), dtype=np.uint8)).shape[1]
+    return {
+        "embedding_size": attentions[0].query_hkk.shape[-1],
+        "attention_layers": len(attentions),
+        "heads": [attention.heads for attention in attentions],
+        "mlp_layers": len(mlps),
+        "hidden_units": [len(mlp.inner_uk) for mlp in mlps],
+        "tokens_at_length_20": tokens,
+        "trainable": sum(parameter.numel() for parameter in model.parameters()),
+    }
+
+
+def lemma(depth: int, chars: int) -> dict[str, Any]:
+    """The same as the lemma has it, corrected in two places.
+
+    Three hidden units for each of the n² products, not n; and two heads for a translation, as in the text of its step
+    2, where the lemma prints "either 1 or 3".
+    """
+    return {
+        "embedding_size": 2 * chars**2 + 2 * depth + 4,
+        "attention_layers": 2 * depth,
+        "heads": [3, 2] * depth,
+        "mlp_layers": 2 * depth,
+        "hidden_units": [3 * chars**2, chars**2] * depth,
+        "tokens_at_length_20": chars**2 * depth + 10 + depth,
+        "trainable": depth * chars**4,
+    }

@@ -1,0 +1,221 @@
+"""Gradients of the soft surrogate inside the light cone of its soft columns.
+
+With a column in context its softmax is one-hot to within about n² e⁻²⁵, so a position that looks up only such columns
+is known beforehand: it holds the oracle's bigram. A distribution starts where a *soft* column is looked up (one
+dropped from the context, or one whose weights contradict the context) and spreads one position to the left with each
+layer. Only these cells are computed, with the exact effective matrices, and only soft columns get a gradient: that of
+any other column is smaller by its tail.
+
+What is neglected is the tail (below `TAIL`) of columns outside the cone. It would show where a label is less likely
+than the tails that could reach it, so a pass in which some label has probability below `FLOOR` is refused (None) and
+the caller computes it with `factored.py`.
+
+    shapes   c cell of the cone (a position of one layer) · i layer · x image (row) · k left side (column)
+             a character · u marginals (2n) · j position
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from openbook.task import Codebook, translate_batch
+from openbook.theory.surrogate.factored import (
+    Indices,
+    backward,
+    forward,
+    marginals,
+    one_hot_marginals,
+    spread,
+    weight_gradient,
+)
+from openbook.theory.surrogate.model import SHARPNESS, Floats, Mask, recovered, softmax
+
+Found = tuple[int, Indices, Floats]  # a layer, columns of it, dL/dW of these columns
+
+TAIL = 1e-8  # a column whose probability outside its largest entry is above this is soft
+FLOOR = 1e-5  # labels less likely than this make the neglected tails matter
+
+
+@dataclass(frozen=True)
+class Layer:
+    """Cells of one layer of the cone, and what the backward pass needs of them."""
+
+    cells: Indices  # positions, ascending
+    after: Indices  # the positions after them
+    F_ca: Floats  # first characters of the bigrams after
+    S_ca: Floats  # second characters of the cells' own bigrams
+    O_ck: Floats  # their outer products
+
+
+class Trainer:
+    """The soft surrogate on one fixed string, one rule at a time out of the context (Algorithms 4 and 5).
+
+    Keeps the effective matrices of the full context up to date column by column, so that a step touches only what
+    its mask and its update change.
+    """
+
+    def __init__(self, codebook: Codebook, string: np.ndarray, W_ixk: Floats) -> None:
+        self.codebook, self.chars, self.depth = codebook, codebook.chars, codebook.depth
+        self.fallbacks = 0  # steps in which the cone was refused
+        self.rules_ik: Indices = codebook.tables.astype(np.int64)
+        run = translate_batch(codebook, np.asarray(string)[None])
+        self.bigram_ij: Indices = run.bigrams[0].astype(np.int64)
+        self.label_j: Indices = np.take_along_axis(self.rules_ik, self.bigram_ij, axis=1)[-1]
+        self.start_j: Indices = run.inputs[0, 0::2].astype(np.int64) * self.chars + run.inputs[0, 1::2]
+        self.pairs = self.label_j.size
+        self.next_j = np.roll(np.arange(self.pairs), -1)
+        self.eye = np.eye(self.chars**2)
+        # marginals that the oracle knows, before each layer; a pass writes its cells over them and puts them back
+        known = run.strings[0, :-1].astype(np.int64).reshape(self.depth, self.pairs, 2)
+        self.known_iju = np.eye(self.chars)[known].reshape(self.depth, self.pairs, -1)
+        self.pulled_ju = np.empty((self.pairs, 2 * self.chars))  # scratch of the backward pass
+        self.W_ixk = np.array(W_ixk, dtype=np.float64)
+        self.P_ixk = np.empty_like(self.W_ixk)
+        self.M_iku = np.empty((self.depth, self.chars**2, 2 * self.chars))
+        self.soft_ik: Mask = np.zeros(self.rules_ik.shape, dtype=bool)
+        self.held_ik: Mask = recovered(self.W_ixk, codebook)
+        for i in range(self.depth):
+            self.refresh(i, np.arange(self.chars**2))
+
+    def refresh(self, layer: int, columns: Indices, in_context: bool = True) -> None:
+        """Recompute the effective columns after their weights, or their context, changed."""
+        if columns.size == 1:
+            self._refresh_one(layer, int(columns[0]), in_context)
+            return
+        A_xk = self.W_ixk[layer][:, columns]
+        right = self.rules_ik[layer, columns], np.arange(columns.size)
+        if in_context:
+            A_xk[right] += 1
+        P_xk = softmax(A_xk, SHARPNESS)
+        self.P_ixk[layer][:, columns] = P_xk
+        self.M_iku[layer, columns] = marginals(P_xk)
+        P_xk[right] = 0  # what is left is the tail: no cancellation
+        self.soft_ik[layer, columns] = P_xk.sum(0) > TAIL
+
+    def _refresh_one(self, layer: int, column: int, in_context: bool) -> None:
+        """The same for one column, which every step does twice."""
+        right = self.rules_ik[layer, column]
+        A_x = self.W_ixk[layer, :, column].copy()
+        A_x[right] += in_context
+        E_x = np.exp(SHARPNESS * (A_x - A_x.max()))
+        E_x /= E_x.sum()
+        self.P_ixk[layer, :, column] = E_x
+        P_aa = E_x.reshape(self.chars, self.chars)
+        M_u = self.M_iku[layer, column]
+        P_aa.sum(1, out=M_u[: self.chars])
+        P_aa.sum(0, out=M_u[self.chars :])
+        E_x[right] = 0
+        self.soft_ik[layer, column] = E_x.sum() > TAIL
+
+    def _forward(self) -> tuple[list[Layer | None], Floats | None]:
+        """The cone's layers and the probability of each label inside it; None where the cone has not begun."""
+        chars = self.chars
+        layers: list[Layer | None] = []
+        softened = [bool(soft_k.any()) for soft_k in self.soft_ik]
+        inside_j: Mask | None = None
+        cells: Indices = np.empty(0, dtype=np.int64)
+        U_cu: Floats | None = None
+        for i in range(self.depth):
+            reached_j: Mask | None = self.soft_ik[i].take(self.bigram_ij[i]) if softened[i] else None
+            if inside_j is not None:
+                spread_j = inside_j.copy()
+                spread_j[:-1] |= inside_j[1:]
+                spread_j[-1] |= inside_j[0]
+                reached_j = spread_j if reached_j is None else reached_j | spread_j
+            if reached_j is None or not reached_j.any():
+                layers.append(None)
+                continue
+            known_ju = self.known_iju[i]
+            if U_cu is not None:
+                kept_cu = known_ju.take(cells, axis=0)
+                known_ju[cells] = U_cu
+            now = np.flatnonzero(reached_j)
+            after = self.next_j.take(now)
+            F_ca, S_ca = known_ju.take(after, axis=0)[:, :chars], known_ju.take(now, axis=0)[:, chars:]
+            if U_cu is not None:
+                known_ju[cells] = kept_cu
+            O_ck = (S_ca[:, :, None] * F_ca[:, None, :]).reshape(now.size, -1)
+            cells, inside_j = now, reached_j
+            if i < self.depth - 1:
+                U_cu = O_ck @ self.M_iku[i]
+            layers.append(Layer(cells, after, F_ca, S_ca, O_ck))
+        if inside_j is None:
+            return layers, None
+        rows_ck = self.P_ixk[-1].take(self.label_j[cells], axis=0)
+        return layers, np.einsum("ck,ck->c", rows_ck, O_ck)
+
+    def gradient(self, down_to: int, only: int | None = None) -> tuple[float, list[Found]] | None:
+        """Loss and (layer, soft columns, dL/dW of them), for layers `down_to`.. or for the layer `only`.
+
+        None when a label in the cone is too unlikely for the neglected tails.
+        """
+        layers, chance_c = self._forward()
+        top = layers[-1]
+        if chance_c is None or top is None:
+            return 0.0, []
+        if chance_c.min() < FLOOR:
+            return None
+        loss = float(-np.log(chance_c).sum() / self.pairs)
+        pull_c = -1 / (chance_c * self.pairs)
+        found: list[Found] = []
+        last = self.depth - 1
+        label_c = self.label_j[top.cells]
+        if only in (None, last) and self.soft_ik[last].any():
+            columns = np.flatnonzero(self.soft_ik[last])
+            G_xk = self.eye.take(label_c, axis=1) @ (top.O_ck.take(columns, axis=1) * pull_c[:, None])
+            found.append((last, columns, weight_gradient(self.P_ixk[last][:, columns], G_xk)))
+        gO_ck = self.P_ixk[last].take(label_c, axis=0) * pull_c[:, None]
+        for i in range(last - 1, down_to - 1, -1):
+            above, below = layers[i + 1], layers[i]
+            if above is None or below is None:
+                break
+            gU_cu = self._to_marginals(gO_ck, above, below.cells)
+            if only in (None, i) and self.soft_ik[i].any():
+                columns = np.flatnonzero(self.soft_ik[i])
+                G_xk = spread(below.O_ck.take(columns, axis=1).T @ gU_cu)
+                found.append((i, columns, weight_gradient(self.P_ixk[i][:, columns], G_xk)))
+            if i > down_to:
+                gO_ck = gU_cu @ self.M_iku[i].T
+        return loss, found
+
+    def _to_marginals(self, gO_ck: Floats, above: Layer, cells: Indices) -> Floats:
+        """From the outer products of one layer to the marginals of the cells below it.
+
+        Each cell below was read once as a first and once as a second character, so its whole row is written here.
+        """
+        gO_caa = gO_ck.reshape(-1, self.chars, self.chars)
+        self.pulled_ju[above.after, : self.chars] = np.einsum("cab,ca->cb", gO_caa, above.S_ca)
+        self.pulled_ju[above.cells, self.chars :] = np.einsum("cab,cb->ca", gO_caa, above.F_ca)
+        return self.pulled_ju.take(cells, axis=0)
+
+    def exact_gradient(self, layers: list[int]) -> tuple[float, list[Found]]:
+        """The same, for every column of the layers asked for and without neglecting anything."""
+        U_suj = one_hot_marginals(self.start_j[None], self.chars)
+        run = forward(self.P_ixk, self.M_iku, U_suj, self.label_j[None])
+        G = backward(run, self.P_ixk, self.M_iku, self.label_j[None], layers)
+        every = np.arange(self.chars**2)
+        return float(run.loss_s[0]), [(i, every, weight_gradient(self.P_ixk[i], G[i][0])) for i in layers]
+
+    def step(self, layer: int, column: int, rate: float, full: bool) -> float:
+        """One step of Algorithm 4 (only W_layer learns) or 5 (`full`: all do); returns the loss before it.
+
+        W <- clip(W - rate · dL/dW, 0, 1).
+        """
+        dropped = np.array([column])
+        self.refresh(layer, dropped, in_context=False)
+        result = self.gradient(0 if full else layer, None if full else layer)
+        if result is None:
+            self.fallbacks += 1
+            result = self.exact_gradient(list(range(self.depth)) if full else [layer])
+        loss, found = result
+        for i, columns, gW_xk in found:
+            W_xk = np.minimum(np.maximum(self.W_ixk[i][:, columns] - rate * gW_xk, 0), 1)
+            right_k = W_xk[self.rules_ik[i, columns], np.arange(columns.size)]
+            self.held_ik[i, columns] = (W_xk >= right_k).sum(0) == 1
+            self.W_ixk[i][:, columns] = W_xk
+            self.refresh(i, columns)
+        if not any(i == layer and column in columns for i, columns, _ in found):
+            self.refresh(layer, dropped)
+        return loss

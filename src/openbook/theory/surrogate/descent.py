@@ -1,0 +1,146 @@
+"""Algorithm 3: surrogate gradient descent for two layers, and the closed form of its gradient (the key lemma).
+
+The hard model has no gradient in W, so the one in the effective matrix P is used instead: with squared error
+‖V_3 - V*_3‖², W_1^(k) -= dL/dP_1^(k) twice for each rule k of the first layer, then W_2^(k) -= dL/dP_2^(k) once.
+
+    shapes   i layer · x image (row) · k left side (column) · j position of a bigram · a character
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from openbook.base.errors import InputError
+from openbook.task import Codebook, translate_batch
+from openbook.task.translate import Chars
+from openbook.theory.surrogate.factored import Indices
+from openbook.theory.surrogate.model import Floats, recovered
+from openbook.theory.surrogate.trajectory import Trajectory, check_coverable, check_weights
+
+CASES = ("a = a*, b ≠ b*", "a ≠ a*, b = b*", "a ≠ a*, b ≠ b*")
+
+
+@dataclass(frozen=True)
+class TwoLayers:
+    """What the algorithm sees of one string: rules looked up in either layer and the label."""
+
+    rules_ik: Indices
+    first_j: Indices  # rules of layer 1 that the string looks up
+    label_j: Indices
+
+    @classmethod
+    def of(cls, codebook: Codebook, string: Chars) -> TwoLayers:
+        run = translate_batch(codebook, np.asarray(string)[None])
+        rules_ik = codebook.tables.astype(np.int64)
+        bigram_ij = run.bigrams[0].astype(np.int64)
+        return cls(rules_ik, bigram_ij[0], rules_ik[1][bigram_ij[1]])
+
+    @property
+    def chars(self) -> int:
+        return round(self.rules_ik.shape[1] ** 0.5)
+
+    def forward(self, layer: int, column: int, image: int) -> tuple[Indices, Indices, Indices]:
+        """Bigrams after layer 1, bigrams looked up by layer 2, output; one rule of one layer replaced by `image`."""
+        tables = self.rules_ik.copy()
+        tables[layer, column] = image
+        second_j = tables[0][self.first_j]
+        shifted_j = second_j % self.chars * self.chars + np.roll(second_j, -1) // self.chars
+        return second_j, shifted_j, tables[1][shifted_j]
+
+    def gradient(self, layer: int, column: int, image: int) -> Floats:
+        """dL/dP_layer^(column) of ‖V_3 - V*_3‖² by the chain rule, where P^(column) is the one-hot `image`: [n²]."""
+        chars, size = self.chars, self.chars**2
+        second_j, shifted_j, output_j = self.forward(layer, column, image)
+        wrong = np.flatnonzero(output_j != self.label_j)
+        if layer == 1:
+            used = wrong[shifted_j[wrong] == column]
+            return 2.0 * (np.bincount(output_j[used], minlength=size) - np.bincount(self.label_j[used], minlength=size))
+        # dL/dShift(V_2) at a wrong position is 2 (its bigram - the one P_2 maps to the label); Shift hands
+        # sum_c g[b, c] first_{j+1}[c] to the second character of j and sum_b g[b, c] second_j[b] to the first of j+1
+        inverse = np.argsort(self.rules_ik[1])
+        got_b, got_c = np.divmod(shifted_j[wrong], chars)
+        due_b, due_c = np.divmod(inverse[self.label_j[wrong]], chars)
+        after = (wrong + 1) % second_j.size
+        second_a, first_a = np.zeros(chars), np.zeros(chars)
+        mine = self.first_j[wrong] == column
+        np.add.at(second_a, got_b[mine], 2.0)
+        np.add.at(second_a, due_b[mine & (due_c == got_c)], -2.0)
+        mine = self.first_j[after] == column
+        np.add.at(first_a, got_c[mine], 2.0)
+        np.add.at(first_a, due_c[mine & (due_b == got_b)], -2.0)
+        return (first_a[:, None] + second_a[None, :]).reshape(-1)
+
+    def counts(self, column: int) -> tuple[int, int]:
+        """α: places where rule `column` of layer 1 is followed by another; β: where it is followed by itself."""
+        here_j = self.first_j == column
+        follows_j = np.roll(here_j, -1)
+        return int((here_j & ~follows_j).sum()), int((here_j & follows_j).sum())
+
+
+def closed_form(chars: int, image: int, target: int, alpha: int, beta: int) -> Floats:
+    """The lemma's gradient dL/dP_1^(k) for P_1^(k) = (a, b) instead of (a*, b*): [n²]."""
+    (a, b), (a_true, b_true) = divmod(image, chars), divmod(target, chars)
+    eye, ones = np.eye(chars), np.ones(chars)
+    both = 2.0 * (alpha + beta)
+    if a == a_true and b == b_true:
+        return np.zeros(chars**2)
+    if a == a_true:
+        gradient = both * np.kron(ones, eye[b] - eye[b_true]) + 2 * beta * np.kron(eye[a_true], ones)
+    elif b == b_true:
+        gradient = both * np.kron(eye[a] - eye[a_true], ones) + 2 * beta * np.kron(ones, eye[b_true])
+    else:
+        gradient = both * (np.kron(eye[a], ones) + np.kron(ones, eye[b])) - 2.0 * alpha * (
+            np.kron(eye[a_true], ones) + np.kron(ones, eye[b_true])
+        )
+    return gradient
+
+
+def case_of(chars: int, image: int, target: int) -> str | None:
+    """Which of the lemma's three cases this is; None when the rule is already right."""
+    same_first, same_second = image // chars == target // chars, image % chars == target % chars
+    if same_first and same_second:
+        return None
+    return CASES[0] if same_first else CASES[1] if same_second else CASES[2]
+
+
+def descend(
+    codebook: Codebook, string: Chars, W_ixk: Floats, advance: Callable[[], object] = lambda: None
+) -> tuple[Trajectory, Floats]:
+    """Run Algorithm 3 from any weights with entries within 1/2; returns the trajectory and the final weights.
+
+    Each first-layer gradient is compared with the lemma's closed form; the largest difference and how often each
+    case came up are in `extra["lemma"]`.
+    """
+    if codebook.depth != 2:
+        raise InputError(f"surrogate gradient descent is defined for depth 2, not {codebook.depth}: use layerwise")
+    check_coverable(codebook, string)
+    check_weights(W_ixk, codebook)
+    if np.abs(W_ixk).max() > 0.5:
+        raise InputError(f"an initial weight is {np.abs(W_ixk).max():.3g}: the algorithm needs weights within 1/2")
+    W_ixk = W_ixk.copy()
+    view = TwoLayers.of(codebook, string)
+    size = codebook.chars**2
+    result = Trajectory("descent", 2, codebook.chars, len(string))
+    lemma = {"largest_difference": 0.0, **dict.fromkeys(CASES, 0)}
+    for layer, updates in ((0, 2), (1, 1)):
+        for column in range(size):
+            target = int(view.rules_ik[layer, column])
+            for _ in range(updates):
+                image = int(W_ixk[layer, :, column].argmax())  # the dropped column is the weights' alone
+                gradient_x = view.gradient(layer, column, image)
+                if layer == 0 and (case := case_of(codebook.chars, image, target)):
+                    expected_x = closed_form(codebook.chars, image, target, *view.counts(column))
+                    gap = float(np.abs(gradient_x - expected_x).max())
+                    lemma["largest_difference"] = max(lemma["largest_difference"], gap)
+                    lemma[case] += 1
+                W_ixk[layer, :, column] -= gradient_x
+                result.steps += 1
+                result.forward_passes += 1
+            if (column + 1) % codebook.chars == 0:
+                result.record(recovered(W_ixk, codebook))
+            advance()
+    result.extra = {"lemma": lemma}
+    return result, W_ixk

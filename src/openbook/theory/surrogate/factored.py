@@ -1,0 +1,128 @@
+"""Exact gradients of the soft surrogate through marginals of n numbers instead of distributions over n² bigrams.
+
+Shift only ever reads two marginals of a column of V, so they are all the state there is. With u_j = (first, second),
+the marginals of bigram j, a layer is
+
+    o_j = second_j ⊗ first_{j+1}  (n²),     u'_j = M_iᵀ o_j,     M_i[k] = marginals of column k of P_i  (n² × 2n)
+
+which costs 2n³ per position instead of n⁴. At the last layer the loss reads one row of P_d, that of the label.
+Nothing is cut off: the numbers are those of the dense formulas. Positions are the last axis, so that every product
+runs along contiguous memory.
+
+    shapes   s string · j position · i layer · x image (row) · k left side (column) · a character
+             u marginals (2n: those of the first character, then of the second)
+             matrices are shared by all strings, [i, x, k], or each string has its own, [i, s, x, k]
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from openbook.theory.surrogate.model import SHARPNESS, Floats
+
+Indices = NDArray[np.int64]
+SMALLEST = 1e-30  # a label's probability never counts as less: its logarithm stays finite
+
+
+def marginals(P_xk: Floats) -> Floats:
+    """M_ku: for each column of P, how likely each first and each second character of the image is."""
+    chars = round(P_xk.shape[-2] ** 0.5)
+    P_aak = P_xk.reshape(*P_xk.shape[:-2], chars, chars, -1)
+    M_ku = np.empty((*P_xk.shape[:-2], P_xk.shape[-1], 2 * chars), dtype=P_xk.dtype)
+    M_ku[..., :chars] = P_aak.sum(-2).swapaxes(-1, -2)
+    M_ku[..., chars:] = P_aak.sum(-3).swapaxes(-1, -2)
+    return M_ku
+
+
+def one_hot_marginals(index_sj: Indices, chars: int) -> Floats:
+    """Marginals of bigrams that are known: [s, 2n, j]."""
+    letters_a = np.arange(chars)[:, None]
+    halves = [index_sj[:, None] // chars == letters_a, index_sj[:, None] % chars == letters_a]
+    return np.concatenate(halves, axis=1).astype(np.float64)
+
+
+def weight_gradient(P_xk: Floats, G_xk: Floats) -> Floats:
+    """Through the softmax: dL/dW = 25 P ⊙ (G - 1 (1ᵀ (P ⊙ G))), with G = dL/dP."""
+    return SHARPNESS * P_xk * (G_xk - (P_xk * G_xk).sum(-2, keepdims=True))
+
+
+def spread(gM_ku: Floats) -> Floats:
+    """dL/dP from dL/dM: G[(a, c), k] = gM[k, a] + gM[k, n + c]."""
+    chars = gM_ku.shape[-1] // 2
+    first_ka, second_ka = gM_ku[..., :chars], gM_ku[..., chars:]
+    G_kx = (first_ka[..., :, None] + second_ka[..., None, :]).reshape(*gM_ku.shape[:-1], chars**2)
+    return G_kx.swapaxes(-1, -2)
+
+
+def outer(U_suj: Floats) -> Floats:
+    """Shift: the second character of bigram j with the first of bigram j+1, [s, n², j]."""
+    strings, width, pairs = U_suj.shape
+    chars = width // 2
+    next_saj = np.roll(U_suj[:, :chars], -1, axis=-1)
+    return (U_suj[:, chars:, None] * next_saj[:, None]).reshape(strings, chars**2, pairs)
+
+
+@dataclass(frozen=True)
+class Pass:
+    """A forward pass: marginals before each layer, and the probability given to each label."""
+
+    U_isuj: list[Floats]
+    chance_sj: Floats
+
+    @property
+    def loss_s(self) -> Floats:
+        """Mean cross-entropy over the positions of each string."""
+        return -np.log(np.maximum(self.chance_sj, SMALLEST)).mean(1)
+
+
+def _label_rows(P_xk: Floats, label_sj: Indices) -> Floats:
+    """The row of P that each label reads: [s, k, j]."""
+    if P_xk.ndim == 3:
+        return np.take_along_axis(P_xk.swapaxes(-1, -2), label_sj[:, None], axis=2)
+    return P_xk.T.take(label_sj, axis=1).swapaxes(0, 1)
+
+
+def forward(P_ixk: Floats, M_iku: Floats, U_suj: Floats, label_sj: Indices) -> Pass:
+    """Run the soft model on strings given by their marginals."""
+    states = [U_suj]
+    for M_ku in M_iku[:-1]:
+        states.append(M_ku.swapaxes(-1, -2) @ outer(states[-1]))
+    chance_sj = np.einsum("skj,skj->sj", _label_rows(P_ixk[-1], label_sj), outer(states[-1]))
+    return Pass(states, chance_sj)
+
+
+def pull_back(run: Pass, P_ixk: Floats, M_iku: Floats, label_sj: Indices) -> Iterator[tuple[int, Floats]]:
+    """(i, dL/dU before layer i), from the last layer to the first; L is each string's own mean loss."""
+    strings, width, pairs = run.U_isuj[0].shape
+    chars = width // 2
+    pull_sj = -1 / (np.maximum(run.chance_sj, SMALLEST) * pairs)
+    gO_skj = _label_rows(P_ixk[-1], label_sj) * pull_sj[:, None]
+    for i in reversed(range(len(P_ixk))):
+        U_suj = run.U_isuj[i]
+        gO_saaj = gO_skj.reshape(strings, chars, chars, pairs)
+        gU_suj = np.empty_like(U_suj)
+        gU_suj[:, chars:] = np.einsum("sabj,sbj->saj", gO_saaj, np.roll(U_suj[:, :chars], -1, axis=-1))
+        gU_suj[:, :chars] = np.roll(np.einsum("sabj,saj->sbj", gO_saaj, U_suj[:, chars:]), 1, axis=-1)
+        yield i, gU_suj
+        if i:
+            gO_skj = M_iku[i - 1] @ gU_suj
+
+
+def backward(run: Pass, P_ixk: Floats, M_iku: Floats, label_sj: Indices, layers: Sequence[int]) -> dict[int, Floats]:
+    """dL/dP_i of each string's own mean loss, for the layers asked for: [s, x, k] each."""
+    wanted: dict[int, Floats] = {}
+    size, last = P_ixk.shape[-1], len(P_ixk) - 1
+    if last in layers:
+        pull_sj = -1 / (np.maximum(run.chance_sj, SMALLEST) * label_sj.shape[1])
+        is_label_sxj = (label_sj[:, None] == np.arange(size)[:, None]) * pull_sj[:, None]
+        wanted[last] = is_label_sxj @ outer(run.U_isuj[last]).swapaxes(1, 2)
+    for i, gU_suj in pull_back(run, P_ixk, M_iku, label_sj):
+        if i - 1 in layers:
+            wanted[i - 1] = spread(outer(run.U_isuj[i - 1]) @ gU_suj.swapaxes(1, 2))
+        if i - 1 <= min(layers):
+            break
+    return wanted

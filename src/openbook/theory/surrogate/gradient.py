@@ -1,0 +1,186 @@
+"""Gradient prediction accuracy: does the gradient of a dropped rule's column point at the rule?
+
+The model is ICL-capable and untrained (W = 0). Rules are dropped from the context, independently with the same rate
+in the first k phrasebooks, and the gradient is taken in W_1 over a batch of strings. A dropped rule is predicted when
+
+    paper       the largest entry of the negative gradient of its column is the rule's image (chance 1/n²)
+    released    the gradient at the image is below the mean of the column's other entries (chance 1/2): what the
+                released code computes. The softmax makes a column of gradients sum to zero, so this only asks whether
+                the gradient at the image is negative, that is, whether learning goes in the right direction at all.
+
+Gradients are computed string by string, so one pool of strings gives all batch sizes, and the whole pool stands for
+the expected loss. Each mask comes with a codebook of its own. Batches that share them are not independent: intervals
+are taken between masks.
+
+    shapes   s string · j position · i layer · x image (row) · k left side (column) · q dropped rule · b batch
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from openbook.base.errors import InputError
+from openbook.base.intervals import clustered
+from openbook.base.randomness import generator
+from openbook.task import Codebook, random_inputs, translate_batch
+from openbook.theory.surrogate.factored import Indices, backward, forward, marginals, one_hot_marginals, weight_gradient
+from openbook.theory.surrogate.model import Floats, Mask, context, softmax
+
+CHUNK = 4  # strings computed together: their arrays stay in the cache
+BATCHES = (1, 2, 3, 10, 30, 100, 300, 1000)  # as published
+RATES = tuple(round(0.01 + 0.05 * step, 2) for step in range(20))  # as published
+LEAST_DROPPED = 0.01  # rules that a rate drops on average: with fewer a mask that drops one is hardly ever drawn
+ACROSS_BATCH = 10  # batch size of the panel over phrasebooks
+DEEPER_RATES = RATES[:11]
+
+
+@dataclass(frozen=True)
+class Point:
+    """One mask rate on the first `books` phrasebooks, with the batch sizes that share its strings."""
+
+    panel: str  # "batch" or "phrasebooks"
+    rate: float
+    books: int
+    batches: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Study:
+    """What to measure. The defaults are the paper's figure."""
+
+    depth: int = 10
+    chars: int = 10
+    pairs: int = 1000  # bigrams of each string
+    rates: Sequence[float] = RATES
+    deeper_rates: Sequence[float] = DEEPER_RATES
+    batches: Sequence[int] = BATCHES
+    books: Sequence[int] = tuple(range(1, 11))
+    masks: int = 16
+    seed: int = 0
+
+    def check(self) -> None:
+        for rate in (*self.rates, *self.deeper_rates):
+            if not 0 < rate <= 1:
+                raise InputError(f"a drop rate is {rate}: rates are above 0 and at most 1")
+            if rate * self.chars**2 < LEAST_DROPPED:
+                raise InputError(
+                    f"a drop rate of {rate:g} drops next to none of {self.chars**2} rules: use a larger one"
+                )
+        for books in self.books:
+            if not 1 <= books <= self.depth:
+                raise InputError(f"rules dropped from {books} phrasebooks, but there are {self.depth}: use 1 to depth")
+        if min(self.batches, default=0) < 1:
+            raise InputError(f"batch sizes {list(self.batches)}: give at least one, each 1 or more")
+        if self.masks < 2:
+            raise InputError(f"{self.masks} masks: intervals are taken between masks, use 2 or more")
+        if self.pairs < 1:
+            raise InputError(f"strings of {self.pairs} bigrams: use 1 or more")
+
+    def points(self) -> list[Point]:
+        by_batch = [Point("batch", rate, 1, tuple(self.batches)) for rate in self.rates]
+        across = [
+            Point("phrasebooks", rate, books, (ACROSS_BATCH,)) for books in self.books for rate in self.deeper_rates
+        ]
+        return by_batch + across
+
+    def pool(self, point: Point, mask: int) -> int:
+        """Strings computed for one mask: the largest batch for a quarter of the masks, a tenth of it for the rest.
+
+        Small batches vary more from mask to mask than large ones, and would gain nothing from the whole pool.
+        """
+        largest = max(point.batches)
+        return largest if mask < max(2, self.masks // 4) else max(-(-largest // 10), min(point.batches), 1)
+
+    def total(self) -> int:
+        """Strings in all."""
+        return sum(self.pool(point, mask) for point in self.points() for mask in range(self.masks))
+
+
+def draw_mask(codebook: Codebook, rate: float, books: int, seed: int, index: int) -> Mask:
+    """Each rule of the first `books` phrasebooks dropped with probability `rate`; at least one of the first."""
+    rng = generator(seed, f"gradient mask {rate} {books}", index)
+    mask_ik = np.zeros(codebook.tables.shape, dtype=bool)
+    while not mask_ik[0].any():
+        mask_ik[:books] = rng.random((books, codebook.chars**2)) < rate
+    return mask_ik
+
+
+def column_gradients(
+    codebook: Codebook, mask_ik: Mask, strings: np.ndarray, dtype: type = np.float32
+) -> tuple[Floats, Indices]:
+    """The gradient in W_1 of each string's mean loss, at the dropped columns: [s, x, q]; and their images [q]."""
+    chars = codebook.chars
+    run = translate_batch(codebook, strings)
+    start_sj, label_sj = (ends[:, 0::2].astype(np.int64) * chars + ends[:, 1::2] for ends in (run.inputs, run.outputs))
+    P_ixk: Floats = softmax(context(codebook, mask_ik)).astype(dtype)
+    M_iku = marginals(P_ixk)
+    U_suj: Floats = one_hot_marginals(start_sj, chars).astype(dtype)
+    dropped_q = np.flatnonzero(mask_ik[0])
+    G_sxk = backward(forward(P_ixk, M_iku, U_suj, label_sj), P_ixk, M_iku, label_sj, [0])[0]
+    return weight_gradient(P_ixk[0][:, dropped_q], G_sxk[:, :, dropped_q]), codebook.tables[0, dropped_q].astype(int)
+
+
+def predicted(g_bxq: Floats, image_q: Indices) -> tuple[Mask, Mask]:
+    """Whether each column's gradient predicts its rule, by the paper's definition and by the released code's: [b, q].
+
+    A column that no string looked up has no gradient, and predicts nothing.
+    """
+    at_bq = np.take_along_axis(g_bxq, image_q[None, None, :], axis=1)[:, 0]
+    largest_bq = (g_bxq <= at_bq[:, None]).sum(1) == 1
+    others_bq = (g_bxq.sum(1) - at_bq) / g_bxq.shape[1]  # the released code divides by n², not by n² - 1
+    return largest_bq, at_bq < others_bq
+
+
+def measure_mask(study: Study, point: Point, index: int) -> dict[int, tuple[float, float]]:
+    """Both accuracies for each batch size under one mask of one codebook."""
+    codebook = Codebook.sample(study.depth, study.chars, study.seed, index)
+    mask_ik = draw_mask(codebook, point.rate, point.books, study.seed, index)
+    pool = study.pool(point, index)
+    first = index * max(*study.batches, ACROSS_BATCH)  # strings of its own for every mask
+    parts = []
+    for start in range(0, pool, CHUNK):
+        count = min(CHUNK, pool - start)
+        strings = random_inputs(
+            study.chars, count, (2 * study.pairs, 2 * study.pairs), study.seed, first + start, "gradient"
+        )[0]
+        g_sxq, image_q = column_gradients(codebook, mask_ik, strings)
+        parts.append(g_sxq)
+    g_sxq = np.concatenate(parts)
+    rates = {}
+    for batch in point.batches:
+        whole = pool // batch
+        if whole:
+            g_bxq = g_sxq[: whole * batch].reshape(whole, batch, *g_sxq.shape[1:]).mean(1)
+            paper, released = predicted(g_bxq, image_q)
+            rates[batch] = float(paper.mean()), float(released.mean())
+    return rates
+
+
+def measure(study: Study, advance: Callable[..., object] = lambda *_: None) -> list[dict[str, Any]]:
+    """One row for each panel, rate, number of phrasebooks and batch size, with intervals between masks."""
+    study.check()
+    rows = []
+    for point in study.points():
+        found: dict[int, list[tuple[float, float]]] = {batch: [] for batch in point.batches}
+        for index in range(study.masks):
+            for batch, pair in measure_mask(study, point, index).items():
+                found[batch].append(pair)
+            advance(study.pool(point, index), f"drop rate {point.rate:g}, {point.books} phrasebook(s)")
+        for batch, pairs in found.items():
+            row: dict[str, Any] = {
+                "panel": point.panel,
+                "rate": point.rate,
+                "phrasebooks": point.books,
+                "batch": batch,
+                "masks": len(pairs),
+                "tuples": batch * study.pairs,
+                "chance": 1 / study.chars**2,
+            }
+            for name, values in zip(("paper", "released"), zip(*pairs, strict=True), strict=True):
+                row[name], row[f"{name}_low"], row[f"{name}_high"] = clustered(values)
+            rows.append(row)
+    return rows

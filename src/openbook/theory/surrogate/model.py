@@ -1,0 +1,181 @@
+"""The surrogate model: the paper's idealised transformer for multi-level translation, in its hard and soft forms.
+
+A string of bigrams is a matrix of one-hot columns; a layer shifts it and multiplies by an effective matrix,
+
+    V_{i+1} = max(C_i + W_i) · Shift(V_i),        C_i in context, W_i in the weights,
+
+where max is the column-wise hard-max (the model of the theorems) or softmax(25 · ) (the one that is trained).
+Everything here is written for reading and checking; `factored.py` and `cone.py` compute the same thing fast.
+
+    shapes   b batch · i layer (0..d-1) · x bigram as an image (row) · k bigram as a left side (column)
+             j position of a bigram · a c characters · m columns of the context-augmented input (d·n² + L/2)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from openbook.base.errors import InputError
+from openbook.task import Codebook
+
+Floats = NDArray[Any]  # float64 unless something says otherwise
+Mask = NDArray[np.bool_]
+
+SHARPNESS = 25.0  # one over the softmax temperature (appendix "Approximated Latent Model for GD")
+
+
+def matricize(strings: ArrayLike, chars: int) -> Floats:
+    """One-hot columns of a batch of strings: [batch, length] -> V_bxj [batch, n², length / 2]."""
+    strings_bl = np.atleast_2d(np.asarray(strings, dtype=np.int64))
+    if strings_bl.shape[1] == 0 or strings_bl.shape[1] % 2:
+        raise InputError(f"strings have {strings_bl.shape[1]} characters: bigrams need an even, positive length")
+    if strings_bl.min(initial=0) < 0 or strings_bl.max(initial=0) >= chars:
+        raise InputError(f"a string has a character outside the alphabet 0..{chars - 1}")
+    index_bj = strings_bl[:, 0::2] * chars + strings_bl[:, 1::2]
+    return (index_bj[:, None, :] == np.arange(chars**2)[:, None]).astype(np.float64)
+
+
+def unmatricize(V_bxj: Floats) -> NDArray[np.int64]:
+    """The most likely string of each batch item: [batch, length]. The inverse of `matricize` on one-hot columns."""
+    chars = round(V_bxj.shape[1] ** 0.5)
+    index_bj = V_bxj.argmax(1)
+    return np.stack([index_bj // chars, index_bj % chars], axis=-1).reshape(len(V_bxj), -1)
+
+
+def shift(V_bxj: Floats) -> Floats:
+    """Shift(V)[(a, c), j] = (second character of bigram j is a) · (first character of bigram j+1 is c).
+
+    Marginal sums and an outer product, O(n² L); the paper's Q V ⊙ Qᵀ V is O(n⁴ L) and equal (tests hold it so).
+    """
+    batch, size, pairs = V_bxj.shape
+    chars = round(size**0.5)
+    V_bacj = V_bxj.reshape(batch, chars, chars, pairs)
+    second_baj = V_bacj.sum(1)
+    first_bcj = np.roll(V_bacj.sum(2), -1, axis=-1)
+    return (second_baj[:, :, None] * first_bcj[:, None]).reshape(batch, size, pairs)
+
+
+def hardmax(A: Floats) -> Floats:
+    """Binary column-stochastic matrices: each column one-hot at its largest entry (the first, if several tie)."""
+    return (np.arange(A.shape[-2])[:, None] == A.argmax(-2)[..., None, :]).astype(A.dtype)
+
+
+def softmax(A: Floats, sharpness: float = SHARPNESS) -> Floats:
+    """Column-wise softmax(25 A), the differentiable stand-in for `hardmax`."""
+    E = np.exp(sharpness * (A - A.max(-2, keepdims=True)))
+    return E / E.sum(-2, keepdims=True)
+
+
+def context(codebook: Codebook, dropped: ArrayLike | None = None) -> Floats:
+    """C_i = Matrix(π_i) with the columns of dropped rules zeroed: C_ixk [d, n², n²].
+
+    `dropped` is a mask [d, n²] of rules taken out of the context; none by default.
+    """
+    C_ixk = codebook.matrices().astype(np.float64)
+    if dropped is not None:
+        mask_ik = np.asarray(dropped, dtype=bool)
+        if mask_ik.shape != codebook.tables.shape:
+            raise InputError(f"the mask of dropped rules has shape {mask_ik.shape}, not {codebook.tables.shape}")
+        C_ixk = C_ixk * ~mask_ik[:, None, :]
+    return C_ixk
+
+
+def one_dropped(codebook: Codebook, layer: int, column: int) -> Mask:
+    """The mask of Algorithms 2 to 5: exactly one rule of one layer is out of the context."""
+    if not 0 <= layer < codebook.depth or not 0 <= column < codebook.chars**2:
+        raise InputError(
+            f"no rule {column} in layer {layer}: layers are 0..{codebook.depth - 1}, rules 0..{codebook.chars**2 - 1}"
+        )
+    mask = np.zeros(codebook.tables.shape, dtype=bool)
+    mask[layer, column] = True
+    return mask
+
+
+@dataclass(frozen=True)
+class Surrogate:
+    """SURR-MLT with weights W_ixk [d, n², n²]."""
+
+    W_ixk: Floats
+
+    @classmethod
+    def zeros(cls, depth: int, chars: int) -> Surrogate:
+        return cls(np.zeros((depth, chars**2, chars**2)))
+
+    def effective(self, C_ixk: Floats, hard: bool = True) -> Floats:
+        """The effective translation matrices P_i = max(C_i + W_i)."""
+        if C_ixk.shape != self.W_ixk.shape:
+            raise InputError(f"the context has shape {C_ixk.shape} and the weights {self.W_ixk.shape}")
+        return hardmax(C_ixk + self.W_ixk) if hard else softmax(C_ixk + self.W_ixk)
+
+    def states(self, C_ixk: Floats, V_bxj: Floats, hard: bool = True) -> list[Floats]:
+        """V_1 .. V_{d+1} for a batch of embedding matrices."""
+        states = [V_bxj]
+        for P_xk in self.effective(C_ixk, hard):
+            states.append(P_xk @ shift(states[-1]))
+        return states
+
+    def __call__(self, C_ixk: Floats, V_bxj: Floats, hard: bool = True) -> Floats:
+        """V_{d+1} = SURR_W(C_1, .., C_d, V_1)."""
+        return self.states(C_ixk, V_bxj, hard)[-1]
+
+    def augmented(self, X_bxm: Floats, hard: bool = True) -> Floats:
+        """The same model with the context in the input: [C_1, .., C_d, V_1] -> [C_1, .., C_d, V_{d+1}].
+
+        The paper's formula writes (C_i + W_i) for the effective matrix; equality needs the max around it, as here.
+        """
+        depth, size, _ = self.W_ixk.shape
+        cut = depth * size
+        if X_bxm.ndim != 3 or X_bxm.shape[1] != size or X_bxm.shape[2] <= cut:
+            raise InputError(f"the augmented input is [batch, {size}, {cut} + L/2], not {X_bxm.shape}")
+        largest = hardmax if hard else softmax
+        for i in range(depth):
+            C_bxk = X_bxm[:, :, i * size : (i + 1) * size]
+            V_bxj = largest(C_bxk + self.W_ixk[i]) @ shift(X_bxm[:, :, cut:])
+            X_bxm = np.concatenate([X_bxm[:, :, :cut], V_bxj], axis=2)
+        return X_bxm
+
+
+def augment(C_ixk: Floats, V_bxj: Floats) -> Floats:
+    """X_1 = [C_1, .., C_d, V_1], the context as columns before the input's."""
+    columns = np.concatenate(list(C_ixk), axis=1)
+    return np.concatenate([np.broadcast_to(columns, (len(V_bxj), *columns.shape)), V_bxj], axis=2)
+
+
+def recovered(W_ixk: Floats, codebook: Codebook) -> Mask:
+    """Which rules the weights hold: [d, n²], true where π*(k) is the *only* largest entry of column k of W_i.
+
+    A tie is not knowledge: an argmax would call whichever row comes first right or wrong by its number.
+    """
+    rows = codebook.tables.astype(np.int64)[:, None, :]
+    right_ik = np.take_along_axis(W_ixk, rows, axis=1)[:, 0]
+    return (W_ixk >= right_ik[:, None, :]).sum(1) == 1
+
+
+def icl_witness(W_ixk: Floats) -> tuple[int, int, int] | None:
+    """A rule (layer, left side k, image x) that the weights overrule even when it is in context, or None.
+
+    No rule is overruled exactly when every column of every W_i spreads (max - min) by less than 1, which the paper's
+    ‖W_i‖ < 1/2 implies: then max(Matrix(π_i) + W_i) = Matrix(π_i) for every codebook.
+    """
+    spread_ik = W_ixk.max(1) - W_ixk.min(1)
+    if (spread_ik < 1).all():
+        return None
+    layer, column = (int(v) for v in np.argwhere(spread_ik >= 1)[0])
+    return layer, column, int(W_ixk[layer, :, column].argmin())
+
+
+def is_icl_capable(W_ixk: Floats) -> bool:
+    """Strong ICL-capability: with all phrasebooks in context, any codebook is translated exactly."""
+    return icl_witness(W_ixk) is None
+
+
+def is_task_capable(W_ixk: Floats, codebook: Codebook) -> bool:
+    """Strong task-capability by the lemma's condition: max(W_i) = Matrix(π*_i) for all i, with nothing in context.
+
+    Sufficient, not necessary: renaming the characters between two layers gives other weights for the same map.
+    """
+    return bool(recovered(W_ixk, codebook).all())
