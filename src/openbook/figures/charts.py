@@ -70,6 +70,27 @@ class Heatmap:
     high: float = 1.0
     form: Format = "percent"
     published: bool = False
+    outlined: Sequence[tuple[int, int]] = ()  # cells (row, column) that the map is read for
+    groups: Sequence[tuple[str, int]] = ()  # (name, number of columns) of the groups that columns belong to
+
+
+@dataclass(frozen=True)
+class Range:
+    """A row of `Ranges`: stretches of the axis, and a place on it that is marked."""
+
+    name: str
+    stretches: Sequence[tuple[float, float]]
+    mark: float | None = None
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """Named rows of stretches over one axis, such as the layers that hold each section."""
+
+    title: str
+    x: Axis
+    rows: Sequence[Range]
+    published: bool = False
 
 
 @dataclass(frozen=True)
@@ -79,7 +100,7 @@ class Chart:
     name: str  # of its files
     title: str
     alt: str
-    panels: Sequence[Panel | Heatmap]
+    panels: Sequence[Panel | Heatmap | Ranges]
     caption: str = ""
     legend: bool = True  # False: the caption says which curve is which
 

@@ -35,12 +35,21 @@ def check_path(path: Path | None) -> None:
 
 def save(chart: Any, path: Path) -> None:
     """Write a chart to a file of the kind its name says."""
+    import vl_convert
+
+    from openbook.figures.charts import Chart
+    from openbook.figures.svg import file_svg
+
     check_path(path)
     aside = path.with_name(f".{path.stem}.writing{path.suffix}")
     kinds: dict[str, dict[str, Any]] = {".png": {"ppi": 160}, ".html": {"inline": True}}
     options = kinds.get(path.suffix, {})
     try:
-        styled(chart).save(str(aside), **options)
+        if isinstance(chart, Chart):  # drawn by hand until Altair draws these too
+            drawn = file_svg(chart)
+            aside.write_bytes(vl_convert.svg_to_png(drawn) if path.suffix == ".png" else drawn.encode())
+        else:
+            styled(chart).save(str(aside), **options)
         aside.replace(path)
     finally:
         aside.unlink(missing_ok=True)

@@ -1,0 +1,75 @@
+"""Registries: one file adds a thing, and everything that lists or looks up things of its kind then knows it.
+
+    ATTACKS: Registry[type[Attack]] = Registry("attack")
+
+    @ATTACKS.register("completion")
+    class Completion: ...
+
+Entries that are expensive to import are named by module and attribute, and imported when they are first looked up. A
+file outside the package registers things the same way; `load_plugin` runs it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import runpy
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+from openbook.base.errors import InputError, nearest
+
+T = TypeVar("T")
+
+
+class Registry(Mapping[str, T]):
+    """Things of one kind by name, in the order in which they were registered."""
+
+    def __init__(self, kind: str, lazy: Mapping[str, str] | None = None) -> None:
+        """`lazy` maps names to `module:attribute`."""
+        self.kind = kind
+        self._entries: dict[str, T | str] = dict(lazy or {})
+        self._imported: set[str] = set()
+
+    def register(self, name: str) -> Callable[[T], T]:
+        """A decorator that registers what it decorates; a name that is taken is refused."""
+
+        def add(entry: T) -> T:
+            if name in self._entries:
+                raise InputError(f"there is already a {self.kind} called '{name}': choose another name")
+            self._entries[name] = entry
+            self._imported.add(name)
+            return entry
+
+        return add
+
+    def __getitem__(self, name: str) -> T:
+        if name not in self._entries:
+            raise InputError(f"there is no {self.kind} '{name}' ({', '.join(self)}){nearest(name, self)}")
+        entry = self._entries[name]
+        if name not in self._imported and isinstance(entry, str):
+            module, _, attribute = entry.partition(":")
+            entry = self._entries[name] = getattr(importlib.import_module(module), attribute)
+            self._imported.add(name)
+        return entry  # type: ignore[return-value]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._entries
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._entries)
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+
+def load_plugin(path: Path) -> None:
+    """Run a Python file of the user's, which registers what it defines."""
+    if not path.is_file():
+        raise InputError(f"--plugin {path}: there is no such file")
+    try:
+        runpy.run_path(str(path), run_name="openbook_plugin")
+    except InputError:
+        raise
+    except Exception as error:  # whatever the user's code raises is theirs to mend
+        raise InputError(f"--plugin {path}: {type(error).__name__}: {error}") from error
