@@ -18,8 +18,8 @@ from openbook.base.errors import StoppedError
 from openbook.training import resume
 from openbook.training.config import RunConfig
 from openbook.training.folder import RunFolder
+from openbook.training.resolve import resolve
 from openbook.training.run import carry_out
-from openbook.training.settings import validated
 
 STEPS = 23  # 3 epochs of 61 examples in steps of 8: the last step is not full, and no epoch ends with a step
 SETTINGS: dict[str, Any] = {
@@ -40,7 +40,7 @@ SETTINGS: dict[str, Any] = {
 
 
 def config(**training: Any) -> RunConfig:
-    return validated(RunConfig, {**SETTINGS, "training": {**SETTINGS["training"], **training}})
+    return resolve({**SETTINGS, "training": {**SETTINGS["training"], **training}})
 
 
 def in_a_child(work: Callable[[], None]) -> int:

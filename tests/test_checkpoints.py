@@ -9,7 +9,8 @@ import pytest
 import openbook
 from openbook.training.exam import examine
 from openbook.training.folder import RunFolder
-from openbook.training.run import accuracy_of, reopen
+from openbook.training.reopen import reopen
+from openbook.training.run import accuracy_of
 
 READERS = sorted(path for path in (Path(openbook.__file__).parent / "checkpoints").iterdir() if path.is_dir())
 

@@ -20,11 +20,10 @@ from openbook.task import Codebook
 from openbook.task.formats import LettersFormat, PairsFormat
 from openbook.task.source import Translations
 from openbook.training.batches import Collator, PositionDataset
-from openbook.training.config import RunConfig
 from openbook.training.encode import Encoder
 from openbook.training.exam import examine
 from openbook.training.models import make_tokenizer
-from openbook.training.settings import validated
+from openbook.training.resolve import resolve
 
 DEPTH, CHARS = 2, 3
 TEXTS = ("pairs", "letters")
@@ -215,7 +214,7 @@ def test_it_is_saved_and_loaded_like_any_model(
     ids = batch_of(source, encoder)["input_ids"]
     with torch.inference_mode():
         assert torch.equal(model(input_ids=ids).logits, loaded(input_ids=ids).logits)
-    config = validated(RunConfig, {"model": {"path": str(tmp_path)}})
+    config = resolve({"model": {"path": str(tmp_path)}})
     assert config.task is not None and (config.task.text, config.task.depth, config.task.chars) == (source.text, 2, 3)
     assert config.training.loss == "answer" and config.training.optimizer == "muon"
 

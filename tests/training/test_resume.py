@@ -28,8 +28,9 @@ from openbook.training import checkpoint
 from openbook.training.checks import check_moments
 from openbook.training.config import RunConfig
 from openbook.training.folder import RunFolder
-from openbook.training.run import carry_out, reopen
-from openbook.training.settings import validated
+from openbook.training.reopen import reopen
+from openbook.training.resolve import resolve
+from openbook.training.run import carry_out
 
 
 @pytest.fixture(scope="module")
@@ -301,7 +302,7 @@ LINE = '{"prompt": "a?", "completion": " b", "privileged_context": ["a: b"]}\n'
 
 def own_data(data: Path, **more: Any) -> RunConfig:
     settings = {k: v for k, v in SETTINGS.items() if k not in ("task", "samples")}
-    return validated(RunConfig, {**settings, "data": str(data), **more})
+    return resolve({**settings, "data": str(data), **more})
 
 
 def killed_early(own: RunConfig, folder: Path) -> None:
