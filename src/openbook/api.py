@@ -111,7 +111,8 @@ def learn(
     `data` is whatever `load` takes; without it, the run is about the task. `config` is a YAML file, the name of a
     shipped config, or a config; keys are settings of it, such as epochs=20, curriculum="anneal" or task={"depth": 3}.
     """
-    from openbook.training.run import StartMode, execute
+    from openbook.training.folder import StartMode
+    from openbook.training.run import execute
 
     start = StartMode(force, resume, allow_changes)
     if not hasattr(config, "training"):  # a name, a file or nothing: not a config yet
@@ -244,6 +245,8 @@ class Run:
         from openbook.training.reopen import reopen
         from openbook.training.sources import exam_size
 
+        if samples is not None and samples < 1:
+            raise InputError(f"samples is {samples}: examine at least one")
         if not shares:
             raise InputError("no share of the book is named: give numbers from 0 to 1")
         plain = data is None and (samples, lengths, codebook) == (None, None, None)

@@ -68,7 +68,7 @@ def batch_of(source: Translations, encoder: Encoder, curriculum: str = "anneal")
 
 
 def test_the_tokenizer_numbers_words_as_the_model_takes_them(source: Translations, encoder: Encoder) -> None:
-    words, config = source.format.vocabulary(), config_of(source.text)  # type: ignore[union-attr]
+    words, config = source.format.vocabulary().words, config_of(source.text)  # type: ignore[union-attr]
     assert len(words) == config.vocab_size == len(encoder.tokenizer)
     assert [encoder.tokenizer.convert_tokens_to_ids(word) for word in words] == list(range(len(words)))
     assert [words[config.special(word)] for word in SPECIAL] == list(SPECIAL)
@@ -77,8 +77,8 @@ def test_the_tokenizer_numbers_words_as_the_model_takes_them(source: Translation
 
 
 def test_words_are_bigrams_or_characters_those_of_the_output_first() -> None:
-    assert PairsFormat(DEPTH, CHARS).vocabulary()[:10] == [*(a + b for a in "GHI" for b in "GHI"), "AA"]
-    assert LettersFormat(DEPTH, CHARS).vocabulary() == [*"GHIABCDEF", *SPECIAL]
+    assert PairsFormat(DEPTH, CHARS).vocabulary().words[:10] == [*(a + b for a in "GHI" for b in "GHI"), "AA"]
+    assert LettersFormat(DEPTH, CHARS).vocabulary().words == [*"GHIABCDEF", *SPECIAL]
     assert LettersFormat(DEPTH, CHARS).rule("A B -> D E") == "A B D E"
 
 

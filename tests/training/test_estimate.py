@@ -11,7 +11,7 @@ from tests.tiny import byte_level, tiny
 
 from openbook.base.errors import InputError
 from openbook.training.estimate import COUNTED, estimate, tokens_of
-from openbook.training.models import make_model
+from openbook.training.families import Family, llama_shape
 from openbook.training.resolve import resolve
 
 TASK = {"depth": 2, "chars": 3, "lengths": [4, 8]}
@@ -28,7 +28,7 @@ def test_steps_tokens_and_parameters_are_counted() -> None:
     assert told["tokens"] == pytest.approx(told["tokens_per_example"] * 300, rel=0.01)
     config = resolve({"task": TASK, "model": SMALL}).model
     vocabulary = 4 + len(["<BOOK", "<READ", "<WRITE", ""]) - 1 + 2 + 3 * 3 + 1
-    assert told["parameters"] == sum(p.numel() for p in make_model(config, vocabulary, 0).parameters())
+    assert told["parameters"] == sum(p.numel() for p in Family().make(llama_shape(config, vocabulary), 0).parameters())
     assert [(p["progress"], p["closed"]) for p in told["schedule"]] == [(0.0, 0.0), (0.3, 0.5), (0.6, 1.0), (1.0, 1.0)]
 
 

@@ -209,9 +209,7 @@ def _run(asked: Asked, stage: dict[str, Any], dry_run: bool, settings: bool, jso
     """Show the settings or the plan, or carry out the run; `stage` lies below all that is asked for."""
     from openbook.api import config_for
     from openbook.api import learn as start_run
-    from openbook.training.folder import RunFolder
-    from openbook.training.processes import is_first
-    from openbook.training.run import StartMode
+    from openbook.training.folder import RunFolder, StartMode
 
     StartMode(asked.force, asked.resume, asked.allow_changes)  # refuse what contradicts itself first
     base = RunFolder(asked.folder).read("config.json") if asked.resume else stage  # what is not given is as it was
@@ -226,6 +224,8 @@ def _run(asked: Asked, stage: dict[str, Any], dry_run: bool, settings: bool, jso
     if dry_run:
         return _show_course(config, json) if config.reading is not None else _show_plan(config, json)
     start = {"force": asked.force, "resume": asked.resume, "allow_changes": asked.allow_changes}
+    from openbook.training.processes import is_first
+
     if not is_first():  # one process speaks for all
         start_run(config=config, out=asked.folder, **start)  # type: ignore[arg-type]
         return 0

@@ -18,9 +18,9 @@ from openbook.training.checkpoint import Checkpoint
 from openbook.training.config import RunConfig
 from openbook.training.encode import Encoder
 from openbook.training.exam import ExamInterrupted, Row, examine
-from openbook.training.folder import RunFolder
+from openbook.training.folder import AFRESH, RunFolder, StartMode
 from openbook.training.processes import check_alone
-from openbook.training.run import AFRESH, Report, StartMode, accuracy_of, create_or_resume, where_to_start
+from openbook.training.run import Report, accuracy_of, create_or_resume, where_to_start
 from openbook.training.signals import stop_signal, stopping_at_signals
 from openbook.training.sources import EXAM_START, data_record, sources_of, task_source
 

@@ -24,7 +24,7 @@ from openbook.training.checks import check_kept, check_moments, check_targets, w
 from openbook.training.config import RunConfig
 from openbook.training.encode import Encoder
 from openbook.training.exam import ExamInterrupted, Row
-from openbook.training.folder import RunFolder
+from openbook.training.folder import AFRESH, RunFolder, StartMode
 from openbook.training.models import check_window, freeze, load_or_make, window_of
 from openbook.training.outcome import advice
 from openbook.training.processes import Onlooker, are_several, check_world_size, is_first, wait_for_all
@@ -44,24 +44,6 @@ RUNNERS: Registry[Callable[..., dict[str, Any]]] = Registry(
     "kind of run",
     {"training": "openbook.training.run:run_training", "reading": "openbook.student.prepare:run_course"},
 )
-
-
-@dataclass(frozen=True)
-class StartMode:
-    """How a run starts: in a new folder, in place of an earlier run, or where an unfinished one stopped."""
-
-    force: bool = False
-    resume: bool = False
-    allow_changes: bool = False
-
-    def __post_init__(self) -> None:
-        if self.resume and self.force:
-            raise InputError("--resume goes on with a run and --force replaces it: give one of them")
-        if self.allow_changes and not self.resume:
-            raise InputError("--allow-changes is about going on with a run: give --resume with it")
-
-
-AFRESH = StartMode()
 
 
 @dataclass
