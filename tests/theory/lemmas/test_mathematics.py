@@ -14,43 +14,71 @@ from tests.cases import CASES
 
 from openbook.task import Codebook, translate_batch
 from openbook.task.phrasebook import sample_tables
-from openbook.theory.lemmas.bits import (
+from openbook.task.translate import output, translate
+from openbook.theory.lemmas.correlation import level_parities
+from openbook.theory.lemmas.coverage import miss_probability
+from openbook.theory.lemmas.dense import matricize, shift, squared_loss_gradient, surrogate, translated
+from openbook.theory.lemmas.depth_two import runs
+from openbook.theory.lemmas.enumeration import (
     agreement,
     all_codebooks,
+    all_maps,
     all_strings,
-    collision,
-    collision_probability,
-    output_parities,
-    parities,
+    largest_agreement,
+    not_bijective,
+    numbers,
+    translate_all,
 )
-from openbook.theory.lemmas.coverage import miss_probability
-from openbook.theory.lemmas.decay import levels
-from openbook.theory.lemmas.dense import matricize, read, shift_matrix, squared_loss_gradient, surrogate
-from openbook.theory.lemmas.general import embedded_tables, feistel_tables
 from openbook.theory.lemmas.learnability import eliminate, learn_affine, predict_affine
+from openbook.theory.lemmas.parities import collision, collision_probability, output_parities, parities
 from openbook.theory.lemmas.particles import ratio_to
 from openbook.theory.lemmas.rate import (
     GL2,
-    _twisted,
     cells,
     harish_chandra,
     koopman,
     locate,
     rate_by_constants,
     rate_from_below,
+    twisted,
 )
-from openbook.theory.lemmas.recovery import problem
-from openbook.theory.lemmas.soft import backward, forward, one_hot, softmax, through_softmax, vanilla_descent
+from openbook.theory.lemmas.search import column_candidates, problem, without_column
+from openbook.theory.lemmas.soft import backward, forward, one_hot, vanilla_descent
+from openbook.theory.lemmas.sq_dimension import embedded_tables, feistel_tables
+from openbook.theory.surrogate.factored import weight_gradient
+from openbook.theory.surrogate.model import softmax
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_the_dense_surrogate_obeys_the_shared_cases(case) -> None:
     chars = case.codebook.chars
-    books = list(case.codebook.matrices().astype(float))
-    empty = [np.zeros_like(P) for P in books]
+    books = case.codebook.matrices().astype(float)
+    empty = np.zeros_like(books)
     for contexts, weights in ((books, empty), (empty, books)):
-        made = surrogate(contexts, weights, matricize(case.string, chars), shift_matrix(chars))
-        assert read(made, chars) == list(case.output)
+        made = surrogate(contexts, weights, matricize(np.array(case.string), chars))
+        assert np.array_equal(made, matricize(np.array(case.output), chars))
+
+
+@pytest.mark.parametrize("length, chars", [(1, 2), (4, 2), (3, 3)])
+def test_strings_are_enumerated_in_counting_order(length: int, chars: int) -> None:
+    strings = all_strings(length, chars)
+    assert strings.tolist() == [list(string) for string in itertools.product(range(chars), repeat=length)]
+    assert numbers(strings, chars).tolist() == list(range(chars**length))
+
+
+def test_all_codebooks_are_translated_as_by_the_oracle() -> None:
+    tables, strings = all_codebooks(2)[::91], all_strings(4)
+    assert len(all_codebooks(2)) == len(np.unique(all_codebooks(2).reshape(-1, 8), axis=0)) == 24**2
+    levels = translate_all(tables, strings)
+    for table, of_table in zip(tables, levels, strict=True):
+        for string, states in zip(strings.tolist(), of_table.tolist(), strict=True):
+            steps = translate(Codebook(2, table), string)
+            assert states == [*(step.string for step in steps), output(steps)]
+
+
+def test_rows_that_are_no_permutation_are_counted() -> None:
+    assert not_bijective(all_maps()) == 0
+    assert not_bijective(np.array([[0, 1, 2], [0, 1, 1], [1, 2, 3], [2, 0, 1]])) == 2
 
 
 @given(st.integers(0, 10_000), st.integers(1, 4), st.integers(1, 4))
@@ -73,13 +101,15 @@ def test_counting_merges_the_same_parities_as_enumeration(depth: int) -> None:
     assert counts.sum() == 3 * 6 ** (depth - 1)
     assert len(counts) == len(np.unique(first))
     assert collision_probability(counts) == collision(first, first)
-    assert list(levels(depth))[-1].first == collision(first, first)
+    *_, (one, _, _) = level_parities(depth)
+    assert collision(one, one) == collision(first, first)
 
 
 def test_agreement_is_the_definition_of_correlation() -> None:
     f, g = all_strings(3)[:, 0], all_strings(3)[:, 0] & all_strings(3)[:, 1]
     equal = int((f == g).sum())
     assert agreement(f[None], g[None])[0, 0] == abs(equal - (8 - equal)) == 4
+    assert largest_agreement(np.stack([f, g])) == 4 and largest_agreement(all_strings(3).T) == 0
 
 
 @given(st.integers(2, 9), st.integers(0, 60))
@@ -126,11 +156,10 @@ def test_the_dense_gradient_is_the_derivative() -> None:
     given_problem = problem(2, 2, seed=3)
     draw = np.random.default_rng(0)
     books = [softmax(draw.uniform(0, 0.1, (4, 4))) for _ in range(2)]
-    args = (given_problem.V_xj, given_problem.target_xj, given_problem.Q_xx)
+    args = (given_problem.V_xj, given_problem.target_xj)
 
-    def loss(first: np.ndarray, second: np.ndarray) -> float:
-        V = first @ _shift(given_problem.V_xj, given_problem.Q_xx)
-        return float(((second @ _shift(V, given_problem.Q_xx) - given_problem.target_xj) ** 2).sum())
+    def loss(*books: np.ndarray) -> float:
+        return float(((translated(books, given_problem.V_xj) - given_problem.target_xj) ** 2).sum())
 
     for level in (1, 2):
         analytic = squared_loss_gradient(level, books[0], books[1], *args)
@@ -140,8 +169,31 @@ def test_the_dense_gradient_is_the_derivative() -> None:
             assert (loss(*moved) - loss(*books)) / 1e-6 == pytest.approx(analytic[x, y], rel=1e-3, abs=1e-3)
 
 
-def _shift(V: np.ndarray, Q: np.ndarray) -> np.ndarray:
-    return (Q @ V) * (Q.T @ np.roll(V, -1, axis=1))
+def test_a_batch_of_gradients_is_the_gradients_of_its_members() -> None:
+    """Candidates for a column hold every bigram in turn, and nothing else changes."""
+    given_problem = problem(2, 3, seed=1)
+    first, second = given_problem.P_ixx
+    args = (given_problem.V_xj, given_problem.target_xj)
+    candidates = column_candidates(first, 4)
+    assert candidates[:, :, 4].tolist() == np.eye(9).tolist()
+    assert all(np.array_equal(without_column(P, 4), without_column(first, 4)) for P in candidates)
+    assert not without_column(first, 4)[:, 4].any()
+    for level, books in ((1, (candidates, second)), (2, (first, candidates))):
+        batch = squared_loss_gradient(level, *books, *args)
+        for number, candidate in enumerate(candidates):
+            single = squared_loss_gradient(level, *(candidate if P is candidates else P for P in books), *args)
+            assert np.array_equal(batch[number], single)
+
+
+def test_runs_are_counted_around_the_end() -> None:
+    """β counts neighbours inside runs and α the runs; a constant string is one run without an end."""
+    given_problem = problem(2, 2, seed=0)
+    looked_up = shift(given_problem.V_xj).argmax(axis=0).tolist()
+    for bigram, (alpha, beta) in enumerate(runs(given_problem)):
+        places = [place for place, other in enumerate(looked_up) if other == bigram]
+        assert beta == sum(looked_up[(place + 1) % len(looked_up)] == bigram for place in places)
+        assert alpha == len(places) - beta
+    assert runs(problem(2, 2, seed=0, string=[1, 1, 1, 1]))[3] == (0, 2)
 
 
 def test_the_soft_gradient_is_the_derivative() -> None:
@@ -149,16 +201,13 @@ def test_the_soft_gradient_is_the_derivative() -> None:
     strings = draw.integers(0, 3, (2, 8), dtype=np.uint8)
     weights = [draw.uniform(0, 0.1, (9, 9)) for _ in range(3)]
     towards = draw.normal(size=(2, 4, 9))
-    Q = shift_matrix(3)
 
     def value(ws: list[np.ndarray]) -> float:
-        return float((forward([softmax(w) for w in ws], one_hot(strings, 3), Q)[0] * towards).sum())
+        return float((forward([softmax(w) for w in ws], one_hot(strings, 3))[0] * towards).sum())
 
     books = [softmax(w) for w in weights]
-    _, tape = forward(books, one_hot(strings, 3), Q)
-    gradients = [
-        through_softmax(P, G).sum(axis=0) for P, G in zip(books, backward(books, tape, towards, Q), strict=True)
-    ]
+    _, tape = forward(books, one_hot(strings, 3))
+    gradients = [weight_gradient(P, G).sum(axis=0) for P, G in zip(books, backward(books, tape, towards), strict=True)]
     for layer in range(3):
         for x, y in ((0, 0), (4, 7), (8, 2)):
             moved = [w.copy() for w in weights]
@@ -182,7 +231,7 @@ def test_the_boundary_representation_is_what_it_should_be() -> None:
     for element in GL2:
         plain = koopman(element, 0, 3)
         assert np.array_equal(plain.sum(axis=0), np.ones(12)) and set(np.unique(plain)) == {0.0, 1.0}
-        for matrix, moves in zip(_twisted(element), (element[2], element[1]), strict=True):
+        for matrix, moves in zip(twisted(element), (element[2], element[1]), strict=True):
             table = koopman(matrix, 1, 3)
             assert table.mean(axis=0).sum() == pytest.approx(float(harish_chandra(2 * moves)))
             fine = koopman(matrix, 1, 6) @ np.kron(np.eye(12), np.ones((8, 1)))[_coarse(6, 3)] / 8**0.5
