@@ -36,7 +36,8 @@ def level_parities(depth: int) -> Iterator[tuple[Integers, Integers, Integers]]:
 def recurrence(*, seed: int, ninth: Fraction = Fraction(1, 9), factor: Fraction = Fraction(7, 9)) -> Outcome:
     """p_{l+1} = (1/9) Σ P[a ~ b] over a, b in {s_2, s_3, s_2⊕s_3}; it falls by 7/9 a level or faster.
 
-    Levels 2..8: the identity with nine terms, the factor measured, and where the paper's inequality breaks.
+    At levels 2..8 the identity with nine terms is compared exactly, the factor of each level is measured, and the
+    levels are listed where the paper's inequality breaks.
 
     Remark: The paper's step, p_{l+1;2;2} ≤ (1/3) p_both + (1/9) Σ p_{l;i;j}, leaves out the xor and is false from l = 3
     on (0.0448 > 0.0396), so the induction behind (1/3)(7/9)^(d-1) does not stand as written.
@@ -68,7 +69,8 @@ def correlation_decay(
 ) -> Outcome:
     """For d ≤ 11, two random tasks of MLT(d, 2) correlate at output 1 with probability at most (1/3)(7/9)^(d-1).
 
-    Collision probability of parities up to d = 11; for d ≤ 3 the same from the oracle, all 24^d codebooks.
+    The collision probability of parities is counted up to d = 11; for d ≤ 3 it is compared with the oracle's, over all
+    24^d codebooks.
 
     Remark: Exact where the paper bounds. The bound holds at every depth counted, but its proof does not stand (see
     'recurrence'), nor does it for all d (see 'decay-rate').
@@ -85,7 +87,8 @@ def correlation_decay(
 def correlation_sampled(*, seed: int, probability: Fraction | None = None, codebooks: int = 2000) -> Outcome:
     """The same probability at d=4, from the definition: random codebooks, all inputs, no algebra.
 
-    Disjoint pairs of random codebooks, corr(·) over all 256 inputs of length 8; Wilson's 99.9 % interval.
+    Disjoint pairs of random codebooks translate all 256 inputs of length 8, which gives corr(·) by its definition; the
+    rate of correlation 1 has Wilson's 99.9 % interval.
     """
     exact = exact_decay(DEPTH)[3][0] if probability is None else probability
     tables = sample_tables(4, 2, seed, 0, 2 * codebooks)

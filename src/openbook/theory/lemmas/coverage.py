@@ -19,7 +19,7 @@ check = section("Easy with context")
 def intermediate_distribution(*, seed: int, strings: int = 1) -> Outcome:
     """For i.i.d. uniform columns in, the columns of every level are i.i.d. uniform.
 
-    n=3, L=6 and n=4, L=4: at every level of 20 codebooks each string occurs exactly once over all inputs.
+    At n=3, L=6 and n=4, L=4, at every level of 20 codebooks, each string occurs exactly once over all inputs.
     """
     worst = 0
     for chars, length in ((3, 6), (4, 4)):
@@ -44,7 +44,7 @@ def miss_probability(coupons: int, draws: int) -> float:
 def coupon_collector(*, seed: int, scale: float = 1.0) -> Outcome:
     """m log(m/δ) uniform draws cover a set of m with probability at least 1-δ.
 
-    The exact probability of a miss for m = 4..400 and δ = 0.5..0.001, as a share of δ.
+    The exact probability of a miss is computed as a share of δ, for m = 4..400 and δ = 0.5..0.001.
     """
     worst = 0.0
     for size in (4, 9, 25, 64, 100, 225, 400):
@@ -58,7 +58,8 @@ def coupon_collector(*, seed: int, scale: float = 1.0) -> Outcome:
 def coverage(*, seed: int, scale: float = 2.0, delta: float = 0.05, samples: int = 2000) -> Outcome:
     """A uniform input of 2n² log(nd/δ) bigrams uses every rule of every level with probability at least 1-δ.
 
-    n=6, d=5, a fresh codebook in ten; Wilson's 99.9 % interval of the rate of misses against δ.
+    At n=6, d=5, ten codebooks translate 200 inputs each; Wilson's 99.9 % interval of the rate of misses must be below
+    δ.
 
     Remark: L counts bigrams here. Read as characters (as L is defined) there are half as many and the claim fails: the
     rules expected to be missing are then nδ, not δ²/d.

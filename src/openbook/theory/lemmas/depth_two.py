@@ -44,10 +44,10 @@ def closed_form(n: int, held: tuple[int, int], right: tuple[int, int], alpha: in
 def gradient_first_layer(*, seed: int, scale: int = 1) -> Outcome:
     """∂L/∂P_1^(k) is the lemma's combination of e_a⊗1, 1⊗e_b, e_a*⊗1, 1⊗e_b* with α and β counted from the input.
 
-    Every column and wrong bigram of MLT(2, 2) and MLT(2, 3), dense chain rule against the closed form.
+    The dense chain rule is compared with the closed form for every column and wrong bigram of MLT(2, 2) and MLT(2, 3).
 
-    Remark: The runs are of the shifted columns (printed V_1, it is Ṽ_1), and their left neighbour is case 3, not 2.
-    α ≥ 1 needs one bigram other than k: on a constant string α = 0 and the gradient does not point at the rule.
+    Remark: The runs are of the shifted columns (printed V_1, it is Ṽ_1), and their left neighbour is case 3, not 2. α ≥
+    1 needs one bigram other than k: on a constant string α = 0 and the gradient does not point at the rule.
     """
     largest, seen, with_runs, alphas = 0.0, Counter({1: 0, 2: 0, 3: 0}), 0, []
     for chars, index in ((2, 0), (2, 1), (3, 0), (3, 1)):
@@ -76,7 +76,7 @@ def gradient_first_layer(*, seed: int, scale: int = 1) -> Outcome:
 def gradient_second_layer(*, seed: int, scale: int = 2) -> Outcome:
     """∂L/∂P_2^(k) = 2α (P_2^(k) - P_2*^(k)) with α the number of uses.
 
-    Every column and wrong bigram of MLT(2, 2) and MLT(2, 3).
+    The dense chain rule is compared with the closed form for every column and bigram of MLT(2, 2) and MLT(2, 3).
 
     Remark: α counts columns of the shifted Ṽ_2* equal to e_k (the learning lemma prints V_2*).
     """
@@ -115,7 +115,8 @@ def descended(given: Problem, W_isxx: Matrix, steps: tuple[int, int]) -> Matrix:
 def descent(*, seed: int, steps: tuple[int, int] = (2, 1)) -> Outcome:
     """For d = 2, two surrogate-gradient steps per column of layer 1 and one of layer 2 recover the codebook.
 
-    MLT(2, 2), (2, 3), (2, 4): random starts below 1/2, and every wrong bigram of every column as the start.
+    Algorithm 3 is run on MLT(2, 2), (2, 3), (2, 4) from random weights below 1/2, and every wrong bigram of every
+    column is the start once.
 
     Remark: The theorem and its corollary cite the search algorithm; Algorithm 3 is meant, whose second layer masks W_2*
     (not W_1*). In the first layer's proof 'if b_(1) ≠ b*' is 'if a_(1) ≠ a*'. Characters seen: O(n⁴ log n), not O(n⁴).
@@ -136,7 +137,7 @@ def descent(*, seed: int, steps: tuple[int, int] = (2, 1)) -> Outcome:
 def sample_complexity(*, seed: int, with_log_n: bool = True) -> Outcome:
     """Search sees d·n²(n²+1)/2 passes of 2n² log(nd/δ) bigrams: O(n⁶ d log(nd)).
 
-    The ratio of characters seen to n⁶ d log(nd), for n up to 10⁶, at d = 2, 5, 20; δ = 0.05.
+    The ratio of characters seen to n⁶ d log(nd) must stay bounded for n up to 10⁶, at d = 2, 5, 20 and δ = 0.05.
 
     Remark: The main text has O(n⁶ d log d); at fixed d the ratio to that grows with log n without bound.
     """

@@ -51,7 +51,8 @@ def _books(codebook: Codebook) -> Matrix:
 def shift_equivalence(*, seed: int, by: int = 1) -> Outcome:
     """Matricize(shifted s) = Shift(Matricize(s)).
 
-    All strings at n=2, L=2 and 6 and n=3, L=2 and 4, random ones at n=10, dense Q.
+    Both sides are computed for all strings at n=2, L=2 and 6, at n=3, L=2 and 4, and for random ones at n=10, with the
+    dense Q.
 
     Remark: Column j+1 is counted modulo L/2 (the number of columns), not L; the proof fixes j in [n/2], it is [L/2].
     """
@@ -67,7 +68,7 @@ def shift_equivalence(*, seed: int, by: int = 1) -> Outcome:
 def translate_equivalence(*, seed: int, transpose: bool = False) -> Outcome:
     """Matrix(π_i) Shift(Matricize(s_i)) = Matricize(s_{i+1}) at every level.
 
-    Every level of the oracle against the dense formula; `transpose` puts left sides in rows, which must fail.
+    Every level of the oracle is compared with the dense formula. `transpose` puts left sides in rows, which must fail.
 
     Remark: The proof prints e_c ⊗ e_c; it is e_c ⊗ e_d. Index a·n+b needs characters counted from 0, so a bigram is
     read off as (floor(x/n), x%n), not (ceil(x/n), x%n).
@@ -87,7 +88,8 @@ def translate_equivalence(*, seed: int, transpose: bool = False) -> Outcome:
 def context_augmented(*, seed: int, hard: bool = True) -> Outcome:
     """The form with contexts in the input, [C_1..C_d, V_i] -> [C_1..C_d, V_{i+1}], computes the same.
 
-    The block matrices of the definition, random weights below 1/2, against the oracle.
+    The block matrices of the definition are multiplied, with random weights below 1/2, and the result is compared with
+    the oracle's.
 
     Remark: HardMax is missing around X_i(e_i⊗I)+W_i; without it the form differs as soon as W is not zero. V counts L/2
     columns, and the last factor is the L/2 × (dn²+L/2) matrix [0 I].
@@ -119,10 +121,11 @@ def context_augmented(*, seed: int, hard: bool = True) -> Outcome:
 def icl_capability(*, seed: int, norm: float = 0.5) -> Outcome:
     """With every |W_i| < 1/2 the surrogate given Matrix(π_1..π_d) as context translates any string.
 
-    The worst W of a given size lowers the right entry and raises all others: tried just below 1/2 and at it.
+    The worst W of a given size lowers the right entry and raises all others. It is tried just below 1/2, where every
+    string must be right, and at 1/2, where some must be wrong.
 
-    Remark: ‖W‖_0 means the largest absolute entry. The gradient-descent theorem allows = 1/2, where 1 - 1/2 ties with
-    0 + 1/2 and the lemma it rests on fails; below 1/2 it must be.
+    Remark: ‖W‖_0 means the largest absolute entry. The gradient-descent theorem allows = 1/2, where 1 - 1/2 ties with 0
+    + 1/2 and the lemma it rests on fails; below 1/2 it must be.
     """
 
     def wrong(size: float) -> tuple[int, int]:
@@ -145,7 +148,8 @@ def icl_capability(*, seed: int, norm: float = 0.5) -> Outcome:
 def task_capability(*, seed: int, wrong_columns: int = 0) -> Outcome:
     """With HardMax(W_i) = Matrix(π*_i) the surrogate without context translates any string.
 
-    Random weights whose largest entries are the codebook's; `wrong_columns` spoils that many, which must fail.
+    The weights are random, except that their largest entries are the codebook's. `wrong_columns` of them are spoilt,
+    which must fail.
     """
 
     def without_context(codebook: Codebook, s_bil: Chars) -> Matrix:
@@ -161,7 +165,8 @@ def task_capability(*, seed: int, wrong_columns: int = 0) -> Outcome:
 def q_vectors(*, seed: int, swapped: bool = False) -> Outcome:
     """Q(e_a ⊗ e_b) = e_b ⊗ 1 and Qᵀ(e_a ⊗ e_b) = 1 ⊗ e_a.
 
-    All (a, b) for n = 2..8, integers, exactly; `swapped` exchanges a and b on the right, which must fail.
+    All (a, b) for n = 2..8 are compared in whole numbers, exactly. `swapped` exchanges a and b on the right, which must
+    fail.
     """
 
     def products(n: int, a: int, b: int) -> list[np.ndarray]:
@@ -180,7 +185,7 @@ def q_vectors(*, seed: int, swapped: bool = False) -> Outcome:
 def q_identities(*, seed: int, swapped: bool = False) -> Outcome:
     """Qᵀ diag(Qᵀv)² Q = (11ᵀ) ⊗ I and Q diag(Qv)² Qᵀ = I ⊗ (11ᵀ) for every one-hot v.
 
-    All v for n = 2..7, integers, exactly; `swapped` exchanges the two right sides, which must fail.
+    All v for n = 2..7 are compared in whole numbers, exactly. `swapped` exchanges the two right sides, which must fail.
 
     Remark: In the gradient's derivation W_2*ᵀ W_2* is the identity of size n², printed as size n.
     """

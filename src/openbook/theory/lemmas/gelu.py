@@ -20,7 +20,7 @@ def _gelu(x: float) -> float:
 def gelu_product(*, seed: int, constant: float = math.sqrt(math.pi / 2), order: float = 2.0) -> Outcome:
     """√(π/2)·(GELU(x+y) - GELU(x) - GELU(y)) = xy - xy(2x²+3xy+2y²)/6 + ...: relative error 7/6·N⁻² at x=y=1/N.
 
-    Relative error at N = 10 and 100: it falls with the stated order and its constant is the stated one.
+    The relative error at N = 10 and 100 must fall with the stated order, and its constant must be the stated one.
 
     Remark: The circular-shift algorithm uses √(2/π); √(π/2) is right. The remainder is of fourth order,
     xy(2x²+3xy+2y²)/6, not O(x³y³), so the MLP's relative error is O(N⁻²), not O(N⁻⁴).

@@ -27,7 +27,8 @@ def gradient_without_context(
 ) -> Outcome:
     """Without context, gradient descent learns MLT(d, 2) at d ≤ 2 and fails on most at d ≥ 8, given 150 times the text.
 
-    The soft surrogate, a fresh string of 64 bigrams each step; Wilson's 99.9 % interval of those solved deep.
+    The soft surrogate descends on a fresh string of 64 bigrams at each step; Wilson's 99.9 % interval of the codebooks
+    solved at d ≥ 8 must be below `share`.
 
     Remark: Beside 'elimination', which passes every exam: this learner reads at least 150 times its characters. A
     codebook counts as solved when every bigram of 100 test strings is right (chance 1/4 each); learning rates 0.1 and
@@ -100,7 +101,8 @@ def samples_needed(codebook: Codebook, length: int, seed: int) -> tuple[int, boo
 def elimination(*, seed: int, extra: float = 1.6067, depths: tuple[int, ...] = (1, 2, 4, 6, 8, 12, 20)) -> Outcome:
     """MLT(d, 2) on strings of L = 2d characters is learned by Gaussian elimination from about L+1 samples.
 
-    20 random codebooks for each depth: samples beyond L+1 until solved (99.9 % interval), and the exam after.
+    For 20 random codebooks at each depth, the samples beyond L+1 until the task is determined are counted (99.9 %
+    interval of their mean), and the solution passes an exam.
 
     Remark: SQ-hard, yet easy: the lower bound is about learners that only see averages. Expected: L + 1 + 1.607
     samples.
@@ -133,7 +135,8 @@ def _windows(strings: Bits, width: int) -> Bits:
 def elimination_one_string(*, seed: int, bigrams: float = 2.0, spare: int = 12) -> Outcome:
     """One string suffices: every output pair is the same affine map of its window of 2d characters.
 
-    One string of 2d + 1 + 12 bigrams, 30 codebooks at d = 2, 5, 10, 20; exam on 100 strings of another length.
+    For 30 codebooks at each of d = 2, 5, 10, 20, one string of 2d + 1 + 12 bigrams is solved, and the solution passes
+    an exam on 100 strings of another length.
 
     Remark: By circular invariance a string of L characters gives L/2 samples of one map with 2d+1 unknowns.
     """

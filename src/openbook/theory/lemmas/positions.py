@@ -20,7 +20,7 @@ check = section("Two characters")
 def uniformity(*, seed: int, mean: Fraction = Fraction(1, 2)) -> Outcome:
     """E s_{i,j} = 1/2 and E s_{i,j} ⊕ s_{i,j'} = 1/2 for uniform inputs, at every level.
 
-    All codebooks and all inputs at d=2, L=4 and d=3, L=6.
+    Both means are computed for all codebooks and all inputs at d=2, L=4 and d=3, L=6.
 
     Remark: Pairwise independence is all it gives; the composition lemma needs it of xors too.
     """
@@ -40,7 +40,8 @@ def uniformity(*, seed: int, mean: Fraction = Fraction(1, 2)) -> Outcome:
 def circular_invariance(*, seed: int, step: int = 2) -> Outcome:
     """Shifting the input by 2k characters shifts every level by 2k characters.
 
-    All codebooks and strings of MLT(2, 2), L = 6, every shift; 20 codebooks of MLT(3, 10) on random strings.
+    Every shift of all strings is translated by all codebooks of MLT(2, 2), L = 6, and every shift of random strings by
+    20 codebooks of MLT(3, 10). An odd `step` splits bigrams, so it must fail.
     """
     wide = random_inputs(10, 300, (12, 12), seed, stream="theory circular")[0]
     tasks = ((all_codebooks(2), all_strings(6), 2), (sample_tables(3, 10, seed, 0, 20), wide, 10))
@@ -59,7 +60,8 @@ def circular_invariance(*, seed: int, step: int = 2) -> Outcome:
 def circular_correlation(*, seed: int, step: int = 2) -> Outcome:
     """corr(s^α_{i,j}, s^β_{i,j}) = corr(s^α_{i,j+2k}, s^β_{i,j+2k}).
 
-    All 576 codebooks of MLT(2, 2) in pairs, L = 6: equality of parities at j and at j + 2k.
+    For all pairs of the 576 codebooks of MLT(2, 2), L = 6, it is compared whether their parities are equal at j and
+    whether they are equal at j + 2k.
 
     Remark: Where the lemma is used, only the second index is shifted (p_{j;j} = p_{j;j+2k}); both must be. At level 2,
     p_{2;2} = 1/3 and p_{2;4} = 0.
@@ -80,7 +82,7 @@ def circular_correlation(*, seed: int, step: int = 2) -> Outcome:
 def cross_correlation(*, seed: int, factor: Fraction = Fraction(1, 2)) -> Outcome:
     """P[s^α_j ~ s^β_{j+1}] ≤ ½ (P[s^α_j ~ s^β_j] + P[s^α_{j+1} ~ s^β_{j+1}]).
 
-    All codebooks of MLT(3, 2), L = 6: every level and position.
+    The three probabilities are counted over all codebooks of MLT(3, 2), L = 6, at every level and position.
     """
     table = parities(all_codebooks(3), 6)
     closest = Fraction(0)

@@ -117,7 +117,8 @@ def rate_from_below(depth: int, rounds: int = 400) -> float:
 def decay_rate(*, seed: int, factor: Fraction = Fraction(7, 9)) -> Outcome:
     """Two random tasks correlate w.p. at least (19/24)^(d-o(d)), so (1/3)(7/9)^(d-1) cannot hold for all d.
 
-    19/24 exactly; sharper bounds from cylinder functions; and the exact ratios p_{d+1}/p_d, which must only rise.
+    The bound 19/24 is computed exactly, and cylinder functions give sharper ones. Both are compared with 7/9 and with
+    the exact ratios p_{d+1}/p_d, which must only rise.
 
     Remark: The lemma is false for large d (sampled: from between 400 and 450 on, see 'decay-deep'), true at all depths
     counted. The decay is exponential all the same, at a rate of about 0.795; the proof is in docs/theory.md.

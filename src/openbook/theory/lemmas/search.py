@@ -59,7 +59,7 @@ def without_column(P_xx: Matrix, column: int) -> Matrix:
 def level_uniqueness(*, seed: int, solutions: int = 1) -> Outcome:
     """Given all other levels, the output on a coverable input is right if and only if P_i = W_i*.
 
-    All 256 binary column-stochastic matrices at each level of MLT(3, 2).
+    All 256 binary column-stochastic matrices are tried at each level of MLT(3, 2).
     """
     given, every = problem(3, 2, seed), np.eye(4)[all_strings(4, 4)].mT
     counts = [int(given.right(level, every).sum()) for level in range(3)]
@@ -70,7 +70,8 @@ def level_uniqueness(*, seed: int, solutions: int = 1) -> Outcome:
 def column_uniqueness(*, seed: int, solutions: int = 1) -> Outcome:
     """Given everything but one column, the output on a coverable input is right for one column only.
 
-    Every level, column and candidate of MLT(3, 3); then the same on an input of one bigram, where it must fail.
+    Every candidate is tried at every level and column of MLT(3, 3), first on a coverable input, then on an input of one
+    bigram, where the claim must fail.
 
     Remark: The condition is needed: a rule that the input does not use can be anything (seen on a short input).
     """
@@ -96,7 +97,8 @@ def column_uniqueness(*, seed: int, solutions: int = 1) -> Outcome:
 def search(*, seed: int, passes_per_level: float = 0.5) -> Outcome:
     """Context-enhanced search recovers the codebook in at most n⁴d forward passes: d·n²(n²+1)/2 exactly.
 
-    Algorithm 2 on three codebooks each of MLT(2, 3) and MLT(3, 2), dense, counting forward passes.
+    Algorithm 2 is run with dense matrices on three codebooks each of MLT(2, 3) and MLT(3, 2), and its forward passes
+    are counted.
 
     Remark: Sharper than O(n⁴d): the candidates are tried in order and a phrasebook is a permutation. With inputs of
     O(n² log(nd)) the characters seen are O(n⁶ d log(nd)); the main text drops the log n.

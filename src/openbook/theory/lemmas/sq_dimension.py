@@ -37,7 +37,8 @@ check = section("Hard without context")
 def distinct_parities(*, seed: int, counts: tuple[int, ...] = (3, 12, 39, 132, 441, 1494)) -> Outcome:
     """MLT(d, 2) at L = 2d contains 3, 12, 39, 132, 441, 1494, ... pairwise uncorrelated functions: 2^Ω(d).
 
-    Count the parities reached; at d = 2 and 3 draw one task for each and verify correlation 0 over all inputs.
+    The parities reached are counted; at d = 2 and 3 one task for each is translated, and all correlations over all
+    inputs are 0.
 
     Remark: A direct lower bound of the SQ dimension, in place of the existence argument; it grows about 3.4-fold a
     level.
@@ -58,7 +59,8 @@ def distinct_parities(*, seed: int, counts: tuple[int, ...] = (3, 12, 39, 132, 4
 def local_lemma(*, seed: int, p: Callable[[int], Fraction] = paper_bound) -> Outcome:
     """The local lemma gives k = sqrt(1/(ep) - 1) = 2^Ω(d) pairwise uncorrelated tasks, p = (1/3)(7/9)^(d-1).
 
-    k from the bound for d up to 60, against the exact count of parities, and its growth per level √(9/7).
+    k follows from the bound for d up to 60. It must not exceed the exact count of parities where there is one, and must
+    grow by about √(9/7) per level.
 
     Remark: The paper sets p to the probability of being uncorrelated, for which e·p·(k²+1) < 1 has no solution; p is
     the probability of correlation. There are k(k-1)/2 events, not k(k+1)/2. It is far from tight: nothing below d = 8.
@@ -108,7 +110,8 @@ def _uncorrelated(functions: Bits) -> int:
 def sq_embedding(*, seed: int, per_character: int = 1) -> Outcome:
     """n → log₂n: phrasebooks built from MLT(·, 2) on the bits of characters are bijections; n-1 tasks uncorrelated.
 
-    n = 4: every ν of MLT(2, 2); codebooks of depth 1, 2 and 3 from one ν for each linear part, all inputs.
+    At n = 4, every ν of MLT(2, 2) is embedded. The uncorrelated tasks of depth 1, 2 and 3, made of one ν for each
+    linear part, are counted over all inputs.
 
     Remark: The paper concludes n^Ω(d). But both outputs pass through the same ν, so d levels are ν_d∘...∘ν_1 after one
     fixed map: at most n-1 parities at any depth (3 at n=4, counted). It also needs an even log₂n, and Lemma sqn2 needs
@@ -134,7 +137,8 @@ def sq_embedding(*, seed: int, per_character: int = 1) -> Outcome:
 def sq_explicit(*, seed: int, exponent: int = 1) -> Outcome:
     """MLT(d, n) with n = 2^b contains n^d pairwise uncorrelated tasks at L = 2d: SQ dimension at least n^d.
 
-    All n^d tasks, all n^(2d) inputs, (n, d) = (2, 1..5), (4, 1..3), (8, 1..2): the whole correlation matrix.
+    The whole correlation matrix of all n^d tasks on all n^(2d) inputs is computed for (n, d) = (2, 1..5), (4, 1..3),
+    (8, 1..2).
 
     Remark: Our proof of the theorem, in place of the local lemma and the embedding: with π_r(a,b) = (b ⊕ ⟨r,a⟩e₁, a)
     the first output bit is z^d·u ⊕ Σ_l z^(d-l)⟨r_l, v⟩, a different parity for each of the n^d choices of r_1..r_d.
@@ -161,7 +165,8 @@ def sq_explicit(*, seed: int, exponent: int = 1) -> Outcome:
 def sgd_signal(*, seed: int, constant: float = 1.0) -> Outcome:
     """What a gradient says about which of μ uncorrelated tasks it is: its variance over tasks is at most E‖∇h‖²/μ.
 
-    μ = 2^d tasks, all 4^d inputs, d = 1..5: the variance of E[χ ∇h] over tasks χ as a share of E‖∇h‖²/μ.
+    For μ = 2^d tasks and all 4^d inputs, d = 1..5, the variance of E[χ ∇h] over tasks χ is computed as a share of
+    E‖∇h‖²/μ.
 
     Remark: The corollary itself is asymptotic and quoted without proof; this is the inequality it rests on (Bessel),
     with the n^d tasks of 'sq-explicit' and the soft surrogate as the model h.

@@ -29,7 +29,7 @@ def _matchings(size: int) -> int:
 def bijection_count(*, seed: int, formula: Callable[[int], int] = lambda n: math.factorial(n * n)) -> Outcome:
     """A level has (n²)! possible phrasebooks.
 
-    Count bijections for n = 2, 3, 4 by dynamic programming over the set of right sides already taken.
+    The bijections are counted for n = 2, 3, 4 by dynamic programming over the set of right sides already taken.
     """
     counted = {n: _matchings(n * n) for n in (2, 3, 4)}
     holds = all(formula(n) == value for n, value in counted.items())
@@ -40,9 +40,9 @@ def bijection_count(*, seed: int, formula: Callable[[int], int] = lambda n: math
 def invertibility(*, seed: int, skipped: int = 0) -> Outcome:
     """With the phrasebooks of levels i..d fixed, s_i and s_{d+1} determine each other.
 
-    All strings of all 576 codebooks of MLT(2, 2), of 20 codebooks of MLT(3, 3), and from every level.
-
-    The way back leaves out as many phrasebooks as are `skipped`.
+    The outputs of all strings are all different for each of the 576 codebooks of MLT(2, 2), and for 20 codebooks of
+    MLT(3, 3) every string at every level is recovered from the output. The way back leaves out the first `skipped`
+    phrasebooks, so with one or more of them it must fail.
     """
     collisions = not_bijective(numbers(translate_all(all_codebooks(2), all_strings(4))[:, :, -1]))
     unequal = 0
@@ -65,7 +65,8 @@ def invertibility(*, seed: int, skipped: int = 0) -> Outcome:
 def dependencies(*, seed: int, per_level: int = 2) -> Outcome:
     """(s_{i+1,1}, s_{i+1,2}) = π_i(s_{i,2}, s_{i,3}), so an output character depends on 2d input characters.
 
-    The relation for all codebooks and strings of MLT(2, 2), L = 8; the parities of all of MLT(d, 2), d ≤ 3.
+    The relation is tested for all codebooks and strings of MLT(2, 2), L = 8. What an output depends on is read from the
+    parities of all codebooks of MLT(d, 2), d ≤ 3.
 
     Remark: Inside the n = 2 proof the right side is printed with level l+1; it is level l. In the proof of uniformity
     the phrasebook is printed π_i and the second character s_{i,2k+3}; they are π_{i-1} and s_{i-1,2k+3}.
@@ -95,7 +96,8 @@ def _reach(outputs: NDArray[np.integer]) -> int:
 def shift_matters(*, seed: int, characters: int = 2) -> Outcome:
     """Without the shift, d levels are one phrasebook: an output character depends on two input characters.
 
-    All 576 codebooks of MLT(2, 2), L = 8: the composed phrasebook, and the reach of the first output character.
+    All 576 codebooks of MLT(2, 2), L = 8, are composed without the shift. Then each input character is changed, with
+    and without the shift, to see whether the first output character ever changes.
     """
     tables, strings = all_codebooks(2), all_strings(8)
     composed = np.take_along_axis(tables[:, 1], tables[:, 0].astype(np.int64), axis=1)  # first π_1, then π_2

@@ -58,7 +58,8 @@ def shares(correlated: NDArray[np.bool_]) -> list[Fraction]:
 def six_maps(*, seed: int, maps: int = 6, mirror: int = 4) -> Outcome:
     """Six bijections of {0,1}² are made of copy and xor alone; their mirror sets of four are all 24.
 
-    Find all maps with copy/xor outputs among the 24, compare with the table, and unite their mirror sets.
+    All maps with copy/xor outputs are looked for among the 24 and compared with the paper's table, and their mirror
+    sets are united.
 
     Remark: Row Δ2 of the truth table lists (0,1) twice and is no bijection; copy₁/xor is 00→00, 01→01, 10→11, 11→10.
     """
@@ -82,7 +83,8 @@ def six_maps(*, seed: int, maps: int = 6, mirror: int = 4) -> Outcome:
 def affine(*, seed: int, count: int = 24) -> Outcome:
     """All 24 bijections of {0,1}² are affine over GF(2), so MLT(d, 2) is an affine map of bits.
 
-    f is affine when f(x) ⊕ f(y) ⊕ f(z) ⊕ f(x⊕y⊕z) = 0; all maps, then whole translations at d=3, L=6.
+    A map f is affine when f(x) ⊕ f(y) ⊕ f(z) ⊕ f(x⊕y⊕z) = 0. This is tested for all maps, and for whole translations of
+    200 codebooks at d=3, L=6.
 
     Remark: Not said in the paper; it turns correlation into equality of parities, and gives elimination below.
     """
@@ -101,9 +103,9 @@ def affine(*, seed: int, count: int = 24) -> Outcome:
 def mirror_correlation(*, seed: int, mirrors: int = 4) -> Outcome:
     """Replacing maps by mirror maps, or negating their inputs, leaves every correlation as it is.
 
-    All 36 pairs of the six maps, all 16 pairs of mirrors, all four pairs of characters; then negated inputs.
-
-    With more than four `mirrors` maps that are none are counted among them.
+    All 36 pairs of the six maps are compared with all 16 pairs of their mirrors, at all four pairs of characters; then
+    the inputs of all 24 maps are negated. If `mirrors` is more than four, maps that are no mirrors are taken for
+    mirrors, so the check must fail.
 
     Remark: The composition lemma's proof defines the mirror of π^β through π^α; it is π^β with an input negated, which
     lies in the mirror set of π^β (checked here for all 24 maps).
@@ -130,7 +132,7 @@ def mirror_correlation(*, seed: int, mirrors: int = 4) -> Outcome:
 def correlation_six(*, seed: int, probability: Fraction = Fraction(1, 3)) -> Outcome:
     """Two of the six maps drawn at random correlate at output 1 with probability 1/3, and so at output 2.
 
-    All 36 pairs; a correlation is 0 or 1.
+    All 36 pairs are enumerated, and every correlation is 0 or 1.
     """
     six = characters(np.array(list(SIX.values())))
     table = map_agreement(six, six)
@@ -143,7 +145,7 @@ def correlation_six(*, seed: int, probability: Fraction = Fraction(1, 3)) -> Out
 def correlation_pair(*, seed: int, probability: Fraction = Fraction(1, 3)) -> Outcome:
     """Fix output characters i and j: two random bijections of {0,1}² have correlation 1 there w.p. 1/3, else 0.
 
-    All 576 pairs of maps, each of the four choices of (i, j).
+    All 576 pairs of maps are enumerated, with each of the four choices of (i, j).
 
     Remark: i, j run over {1, 2}, not {0, 1}. The heading 'at least one pair' must be read as 'at one fixed pair': at
     some pair or other, two bijections of {0,1}² correlate always (two of three parities meet two of three).
@@ -160,7 +162,7 @@ def correlation_pair(*, seed: int, probability: Fraction = Fraction(1, 3)) -> Ou
 def correlation_both(*, seed: int, probability: Fraction = Fraction(1, 3)) -> Outcome:
     """Two random bijections correlate at both outputs (straight or crossed) with probability 1/3; never one to two.
 
-    All 576 pairs of maps.
+    All 576 pairs of maps are enumerated.
     """
     full = map_agreement(characters(all_maps()), characters(all_maps())) == 4
     straight = full[:, 0, :, 0] & full[:, 1, :, 1]
@@ -181,7 +183,8 @@ def composition(
 ) -> Outcome:
     """corr(π^α(f)_i, π^β(g)_j) = 1 w.p. 1/3 if f and g span the same parities, 1/9 if one is shared, 0 if none.
 
-    f = (x1, x2) on four bits (any other f is a change of basis), every pair g of parities, all 576 maps.
+    With f = (x1, x2) on four bits (any other f is a change of basis), every pair g of parities and all 576 pairs of
+    maps are enumerated.
 
     Remark: The paper conditions on pairs of characters and forgets their xor. With f=(x1,x2): g=(x1,x1⊕x2) has one
     correlated pair but the probability is 1/3, not 1/9; g=(x1⊕x2,x3) has none but it is 1/9, not 0. In its case 1 the
