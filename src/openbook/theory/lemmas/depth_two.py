@@ -46,8 +46,8 @@ def gradient_first_layer(*, seed: int, scale: int = 1) -> Outcome:
 
     The dense chain rule is compared with the closed form for every column and wrong bigram of MLT(2, 2) and MLT(2, 3).
 
-    Remark: The runs are of the shifted columns (printed V_1, it is Ṽ_1), and their left neighbour is case 3, not 2. α ≥
-    1 needs one bigram other than k: on a constant string α = 0 and the gradient does not point at the rule.
+    Remark: The runs are of the shifted columns (printed V_1, it is Ṽ_1), and their left neighbour is case 3, not 2.
+    α ≥ 1 needs one bigram other than k: on a constant string α = 0 and the gradient does not point at the rule.
     """
     largest, seen, with_runs, alphas = 0.0, Counter({1: 0, 2: 0, 3: 0}), 0, []
     for chars, index in ((2, 0), (2, 1), (3, 0), (3, 1)):

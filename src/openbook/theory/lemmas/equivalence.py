@@ -124,8 +124,8 @@ def icl_capability(*, seed: int, norm: float = 0.5) -> Outcome:
     The worst W of a given size lowers the right entry and raises all others. It is tried just below 1/2, where every
     string must be right, and at 1/2, where some must be wrong.
 
-    Remark: ‖W‖_0 means the largest absolute entry. The gradient-descent theorem allows = 1/2, where 1 - 1/2 ties with 0
-    + 1/2 and the lemma it rests on fails; below 1/2 it must be.
+    Remark: ‖W‖_0 means the largest absolute entry. The gradient-descent theorem allows = 1/2, where 1 - 1/2 ties with
+    0 + 1/2 and the lemma it rests on fails; below 1/2 it must be.
     """
 
     def wrong(size: float) -> tuple[int, int]:

@@ -80,8 +80,8 @@ def ratio_to(log_reference: float, depth: int, particles: int, runs: int, seed: 
 def decay_deep(*, seed: int, depth: int = 600, times: float = 1.0, particles: int = 5000, runs: int = 12) -> Outcome:
     """At d = 600 two random tasks of MLT(d, 2) correlate with a probability above (1/3)(7/9)^(d-1).
 
-    Sequential Monte-Carlo estimates p / bound in twelve independent runs, with a 99.9 % interval, and p / exact at d =
-    11 as a control.
+    Sequential Monte-Carlo estimates p / bound in twelve independent runs, with a 99.9 % interval, and p / exact at
+    d = 11 as a control.
 
     Remark: The lemma fails in the open: see 'decay-rate' for the proof that it must. The same estimator agrees with
     exact counting at d = 11.

@@ -33,7 +33,7 @@ check = section("Hard without context")
 
 # A 2 × 2 matrix of monomials in the uniformiser t, as bit patterns: 1, t, t² = 1, 2, 4.
 Entries = tuple[int, int, int, int]
-Table = NDArray[np.float64]
+Operator = NDArray[np.float64]
 GL2: list[Entries] = [(a, b, c, d) for a, b, c, d in itertools.product((0, 1), repeat=4) if (a * d + b * c) % 2]
 
 
@@ -79,7 +79,7 @@ def locate(x: Integers, y: Integers, depth: int) -> Integers:
     return np.where(unit, first, (1 << depth) + (second >> 1))
 
 
-def koopman(matrix: Entries, power: int, depth: int) -> Table:
+def koopman(matrix: Entries, power: int, depth: int) -> Operator:
     """⟨e_C, π(g) e_D⟩ over the cells of a depth, e_C their normalised indicators, where `matrix` is t^power · g⁻¹."""
     fine = depth + 2  # an element of K' shifts digits by at most two
     x, y = cells(fine)
@@ -101,7 +101,7 @@ def rate_from_below(depth: int, rounds: int = 400) -> float:
     at_zero = [koopman(z, 1, depth) for z, _ in places]
     at_infinity = [koopman(w, 1, depth) for _, w in places]
 
-    def average(left: list[Table], right: list[Table], f: Table) -> Table:
+    def average(left: list[Operator], right: list[Operator], f: Operator) -> Operator:
         return np.sum([a @ f @ b.T for a, b in zip(left, right, strict=True)], axis=0) / len(left)
 
     f = np.ones((3 << (depth - 1),) * 2)

@@ -174,7 +174,7 @@ def sgd_signal(*, seed: int, constant: float = 1.0) -> Outcome:
     shares, signals = [], []
     for depth in range(1, 6):
         strings = all_strings(2 * depth)
-        tasks = feistel_tables(1)[all_strings(depth)[:, ::-1]]
+        tasks = feistel_tables(1)[all_strings(depth)[:, ::-1]]  # all of them; the order is that of recorded numbers
         signs = 1 - 2.0 * first_bits(tasks, strings, 1)  # [task, string]
         draw = generator(seed, "theory signal", depth)
         translations = [softmax(draw.uniform(0, 0.1, (4, 4))) for _ in range(depth)]
