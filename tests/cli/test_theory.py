@@ -58,7 +58,7 @@ def test_a_failed_check_is_loud(capsys: pytest.CaptureFixture[str], monkeypatch:
     "arguments, complaint",
     [
         (["--only", "six-mapps"], "did you mean 'six-maps'"),
-        (["--only"], "no check named"),
+        (["--only"], "no check is named"),
         (["--chart", "bound.pdf"], "a chart is saved as one of"),
         (["--seed", "x"], "seed"),
     ],

@@ -1,4 +1,4 @@
-"""Elimination over GF(2), against the row space and the task."""
+"""Elimination over GF(2), against the row space and the task, and gradient descent on one level."""
 
 from __future__ import annotations
 
@@ -9,10 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from openbook.task import Codebook, translate_batch
-from openbook.theory.lemmas.enumeration import (
-    all_strings,
-)
-from openbook.theory.lemmas.learnability import eliminate, learn_affine, predict_affine
+from openbook.task.phrasebook import sample_tables
+from openbook.theory.lemmas.enumeration import all_strings
+from openbook.theory.lemmas.learnability import eliminate, learn_affine, predict_affine, vanilla_descent
 
 
 @given(st.integers(0, 10_000), st.integers(1, 7), st.integers(1, 9))
@@ -38,3 +37,8 @@ def test_elimination_waits_for_enough_samples() -> None:
     assert learn_affine(strings[:6], outputs[:6]) is None  # seven unknowns
     solution = learn_affine(strings, outputs)
     assert solution is not None and np.array_equal(predict_affine(solution, strings), outputs)
+
+
+def test_without_context_one_level_is_learned() -> None:
+    accuracy = vanilla_descent(sample_tables(1, 2, 0, 0, 3), np.full(3, 0.1), steps=50, pairs=64, seed=0)
+    assert (accuracy == 1).all()

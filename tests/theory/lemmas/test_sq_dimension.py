@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from openbook.theory.lemmas.enumeration import (
-    all_codebooks,
-)
+from openbook.theory.lemmas.enumeration import all_codebooks
 from openbook.theory.lemmas.sq_dimension import embedded_tables, feistel_tables
 
 

@@ -26,10 +26,10 @@ __all__ = ["CHECKS", "Check", "Outcome", "Result", "select"]
 def select(names: Sequence[str] | None = None) -> list[Check]:
     """The checks of these names, in the paper's order; all of them when no name is given."""
     if names is not None and not names:
-        raise InputError("no check named: leave --only out for all, or name some (`openbook theory --list`)")
+        raise InputError("no check is named: leave --only out to run all, or name some (`openbook theory --list`)")
     for name in names or ():
         if name not in CHECKS:
             raise InputError(
-                f"there is no check '{name}'{nearest(name, CHECKS)} (`openbook theory --list` names them all)"
+                f"there is no check '{name}'{nearest(name, CHECKS)} (`openbook theory --list` lists them all)"
             )
     return [check for name, check in CHECKS.items() if not names or name in names]

@@ -51,18 +51,3 @@ def translated(books: Iterable[Matrix], V_xj: Matrix) -> Matrix:
 def surrogate(C_ixx: Matrix, W_ixx: Matrix, V_xj: Matrix) -> Matrix:
     """V_{i+1} = HardMax(C_i + W_i) Shift(V_i), for i = 1..d."""
     return translated(hardmax(C_ixx + W_ixx), V_xj)
-
-
-def squared_loss_gradient(level: int, P_1: Matrix, P_2: Matrix, V_xj: Matrix, target_xj: Matrix) -> Matrix:
-    """∂‖V_3 - V_3*‖² / ∂P_level of the depth-2 surrogate, by the chain rule on the dense formula."""
-    Q_xx = shift_matrix(math.isqrt(V_xj.shape[-2]))
-    S_1 = shift(V_xj)
-    V_2 = P_1 @ S_1
-    here, ahead = Q_xx @ V_2, Q_xx.T @ np.roll(V_2, -1, axis=-1)
-    S_2 = here * ahead
-    residual = 2 * (P_2 @ S_2 - target_xj)
-    if level == 2:
-        return residual @ S_2.mT
-    back = P_2.mT @ residual
-    from_left, from_right = Q_xx.T @ (back * ahead), np.roll(Q_xx @ (back * here), 1, axis=-1)
-    return (from_left + from_right) @ S_1.mT

@@ -12,11 +12,18 @@ from collections import Counter
 import numpy as np
 
 from openbook.base.randomness import generator
+from openbook.theory.lemmas.chain_rule import backward, forward
 from openbook.theory.lemmas.check import Outcome, section
-from openbook.theory.lemmas.dense import Matrix, hardmax, shift, squared_loss_gradient
+from openbook.theory.lemmas.dense import Matrix, hardmax, shift
 from openbook.theory.lemmas.search import Problem, column_candidates, problem, without_column
 
 check = section("Easy with context")
+
+
+def squared_loss_gradient(given: Problem, level: int, P_1: Matrix, P_2: Matrix) -> Matrix:
+    """∂‖V_3 - V_3*‖² / ∂P_level by the chain rule on the dense formula; the matrices may be batches."""
+    output_jx, tape = forward([P_1, P_2], given.V_xj.T)
+    return backward([P_1, P_2], tape, 2 * (output_jx - given.target_xj.T))[level - 1]
 
 
 def runs(given: Problem) -> list[tuple[int, int]]:
@@ -55,7 +62,7 @@ def gradient_first_layer(*, seed: int, scale: int = 1) -> Outcome:
         first, second = given.P_ixx
         for k, (alpha, beta) in enumerate(runs(given)):
             P_bxx, right = column_candidates(first, k), int(first[:, k].argmax())
-            gradient_bx = squared_loss_gradient(1, P_bxx, second, given.V_xj, given.target_xj)[:, :, k]
+            gradient_bx = squared_loss_gradient(given, 1, P_bxx, second)[:, :, k]
             for held in set(range(given.size)) - {right}:
                 case, expected = closed_form(chars, divmod(held, chars), divmod(right, chars), alpha, scale * beta)
                 largest = max(largest, float(np.abs(gradient_bx[held] - expected).max()))
@@ -86,7 +93,7 @@ def gradient_second_layer(*, seed: int, scale: int = 2) -> Outcome:
         first, second = given.P_ixx
         for k, alpha in enumerate(shift(first @ shift(given.V_xj)).sum(axis=1)):
             P_bxx = column_candidates(second, k)
-            gradient_bxx = squared_loss_gradient(2, first, P_bxx, given.V_xj, given.target_xj)
+            gradient_bxx = squared_loss_gradient(given, 2, first, P_bxx)
             expected_bx = scale * alpha * (P_bxx - second)[:, :, k]
             largest = max(largest, float(np.abs(gradient_bxx[:, :, k] - expected_bx).max()))
             seen += given.size
@@ -102,7 +109,7 @@ def descended(given: Problem, W_isxx: Matrix, steps: tuple[int, int]) -> Matrix:
             contexts[layer] = without_column(given.P_ixx[layer], k)
             for _ in range(steps[layer]):
                 P_1, P_2 = hardmax(contexts[:, None] + learned)
-                gradient_sxx = squared_loss_gradient(layer + 1, P_1, P_2, given.V_xj, given.target_xj)
+                gradient_sxx = squared_loss_gradient(given, layer + 1, P_1, P_2)
                 learned[layer, :, :, k] -= gradient_sxx[:, :, k]
     return learned
 

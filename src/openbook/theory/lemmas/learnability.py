@@ -2,16 +2,57 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from openbook.base.intervals import wilson
+from openbook.base.randomness import generator
 from openbook.task import Codebook, random_inputs, translate_batch
-from openbook.task.phrasebook import sample_tables
+from openbook.task.phrasebook import Table, sample_tables
+from openbook.theory.lemmas.chain_rule import backward, forward, one_hot
 from openbook.theory.lemmas.check import Outcome, Z, section
+from openbook.theory.lemmas.dense import Matrix
 from openbook.theory.lemmas.enumeration import Bits
-from openbook.theory.lemmas.soft import vanilla_descent
+from openbook.theory.surrogate.factored import weight_gradient
+from openbook.theory.surrogate.model import softmax
 
 check = section("Gradients and algebra")
+
+
+def vanilla_descent(tables: Table, rates: Matrix, steps: int, pairs: int, seed: int, every: int = 50) -> Matrix:
+    """Gradient descent on fresh strings with no context, many codebooks side by side: their accuracy at the end.
+
+    The model is the soft surrogate, with softmax at temperature 1/25 in the place of HardMax.
+    `tables` is [t, depth, n²] and `rates` their learning rates [t]. Weights start at U(0, 0.1) (at zero every gradient
+    but the last layer's vanishes) and are clipped to [0, 1] after each step; the loss is the mean cross-entropy of
+    output bigrams. Accuracy is that of the hard model on 100 test strings; a codebook that is right on all of them
+    keeps its 1.
+    """
+    runs, depth, size = tables.shape
+    chars = math.isqrt(size)
+    draw = generator(seed, "theory vanilla")
+    weights = [draw.uniform(0, 0.1, (runs, size, size)) for _ in range(depth)]
+    test = random_inputs(chars, 100, (2 * max(depth, 4),) * 2, seed, stream="theory vanilla test")[0]
+    V_test = one_hot(test, chars)
+    right = np.stack([one_hot(translate_batch(Codebook(chars, own), test).outputs, chars).argmax(2) for own in tables])
+    accuracy = np.zeros(runs)
+    for step in range(steps):
+        strings = random_inputs(chars, runs, (2 * pairs, 2 * pairs), seed, step * runs, "theory vanilla")[0]
+        label = one_hot(translate_batch(tables, strings, chars=chars).outputs, chars)
+        books = [softmax(W_txx) for W_txx in weights]
+        predicted, tape = forward(books, one_hot(strings, chars))
+        gradients = backward(books, tape, -label / np.maximum(predicted, 1e-12) / pairs)
+        for W_txx, P_txx, G_txx in zip(weights, books, gradients, strict=True):
+            W_txx -= rates[:, None, None] * weight_gradient(P_txx, G_txx)
+            np.clip(W_txx, 0, 1, out=W_txx)
+        if step % every == every - 1:
+            for run in np.flatnonzero(accuracy < 1):
+                hard = [np.eye(size)[:, W_txx[run].argmax(axis=0)] for W_txx in weights]
+                accuracy[run] = (forward(hard, V_test)[0].argmax(axis=2) == right[run]).mean()
+            if (accuracy == 1).all():
+                break
+    return accuracy
 
 
 @check("gradient-without-context", "Monte-Carlo with interval", "thm:theory-sqdim")

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from openbook.base.randomness import generator
 from openbook.task.phrasebook import Table, sample_tables
+from openbook.theory.lemmas.chain_rule import backward, forward, one_hot
 from openbook.theory.lemmas.check import Outcome, section
 from openbook.theory.lemmas.enumeration import (
     Bits,
@@ -26,7 +27,6 @@ from openbook.theory.lemmas.enumeration import (
     translate_all,
 )
 from openbook.theory.lemmas.parities import DEPTH, exact_decay, paper_bound, parities
-from openbook.theory.lemmas.soft import backward, forward, one_hot
 from openbook.theory.surrogate.factored import weight_gradient
 from openbook.theory.surrogate.model import softmax
 
