@@ -17,9 +17,9 @@ from openbook.paper.models import Models, finished, reader_flags, reader_seconds
 from openbook.paper.page import _made_by
 from openbook.paper.reproduce import Going, ReaderJob, RowsJob, TeachJob, carry_out, describe, plan, with_neighbours
 from openbook.paper.results import KEYS, read_unit, write_unit
-from openbook.training.config import RunConfig
 from openbook.training.folder import RunFolder
-from openbook.training.settings import read_yaml, validated
+from openbook.training.resolve import resolve
+from openbook.training.settings import read_yaml
 
 CHEAP = ["translation", "surrogate-dynamics"]
 
@@ -224,7 +224,7 @@ def test_five_levels_have_three_seeds_and_plain_fine_tuning_many_times_as_much(t
     assert len({models.place(unit["learned"][0]) for unit in units}) == len(units)
     told = {(u["curve"], u["samples"], u["seed"]): models.config(u["learned"][0]) for u in units}
     assert {config.task.codebook for config in told.values() if config.task} == {0, 1, 2}
-    as_shipped = validated(RunConfig, read_yaml("student-deep"))
+    as_shipped = resolve(read_yaml("student-deep"))
     assert told["anneal", 20_000, 0].samples == as_shipped.samples
     assert told["anneal", 16_000, 0].curriculum == as_shipped.curriculum
     same = ("matrix_learning_rate", "decay", "warmup", "batch_size", "freeze")
@@ -320,7 +320,7 @@ def test_a_brief_book_has_what_is_needed_and_all_else_is_as_usual(tmp_path: Path
     sizes = [*(("anneal", size) for size in (10_000, 12_800, 16_000, 12_800)), ("no-context", 128_000)]
     assert told == [(*size, seed) for size in sizes for seed in range(3)]
     annealed, controls, plain = units[:9], units[9:12], units[12:]
-    as_shipped, usual = (validated(RunConfig, read_yaml(name)) for name in ("student-brief", "student-deep"))
+    as_shipped, usual = (resolve(read_yaml(name)) for name in ("student-brief", "student-deep"))
     for unit in annealed:
         config = models.config(unit["learned"][0])
         assert config.task is not None and config.task.codebook == config.seed == unit["seed"]

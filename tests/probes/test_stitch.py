@@ -29,14 +29,15 @@ from openbook.probes.stitch import (
 )
 from openbook.probes.stitching import Stitcher
 from openbook.probes.subject import Subject, check_tokenizers, open_subject
+from openbook.task.source import Translations
 from openbook.training.batches import Item
-from openbook.training.exam import _correct
+from openbook.training.exam import correct_answers
 
 Make = Callable[..., Subject]
 
 
 def exam_of(model: Any, subject: Subject, rows: list[Item]) -> float:
-    return float(np.mean([right.mean() for right in _correct(model, subject.encoder, rows, 4)]))
+    return float(np.mean([right.mean() for right in correct_answers(model, subject.encoder, rows, subject.source, 4)]))
 
 
 def test_the_map_is_what_the_exam_says_of_every_stitched_model(subject: Make) -> None:
@@ -105,11 +106,12 @@ def test_characters_of_a_bigram_are_judged_apart() -> None:
     batch = {"input_ids": torch.tensor([[0, 5, 6]]), "answers": torch.tensor([[False, True, True]])}
     logits = torch.zeros(1, 2, 9)
     logits[0, 0, 4], logits[0, 1, 6] = 1.0, 1.0  # 4 = (1, 1) for 5 = (1, 2): one character is right
-    assert judge(logits, batch, 3)[0][0].tolist() == [0.75]
-    assert judge(logits, batch, None)[0][0].tolist() == [0.5]
+    bigrams, words = Translations(2, 3, 1, text="composite"), Translations(2, 3, 1, text="compact")
+    assert judge(logits, batch, bigrams)[0, 0].tolist() == [0.75]
+    assert judge(logits, batch, words)[0, 0].tolist() == [0.5]
     wider = torch.zeros(1, 2, 18)  # words of two alphabets: 9 + 5 has both characters of 5, of another level
     wider[0, 0, 14], wider[0, 1, 6] = 1.0, 1.0
-    assert judge(wider, batch, 3)[0][0].tolist() == [0.5]
+    assert judge(wider, batch, bigrams)[0, 0].tolist() == [0.5]
 
 
 def test_checkpoints_that_do_not_fit_are_refused() -> None:

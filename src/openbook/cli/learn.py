@@ -105,8 +105,8 @@ def learn(
         "seed": seed,
         "skip_bad": skip_bad or None,
     }
-    ask = _asked(dry_run, settings)
-    return _run(config, set_, flags, {}, out_folder, Going(force, resume, allow_changes), ask, json)
+    asked = Asked(config, set_, flags, out_folder, force, resume, allow_changes)
+    return _run(asked, {}, dry_run, settings, json)
 
 
 def prepare(
@@ -181,24 +181,58 @@ def prepare(
         "training.learning_rate": learning_rate,
         "seed": seed,
     }
+    from openbook.training.resolve import STAGE_ONE
+
     if resume:
         method = _method_of(out_folder, method)
     method = method or ("reading" if model is None and config is None else "chain-of-thought")
     if method == "reading":
         _check_course(flags, set_, config)
-    from openbook.training.config import STAGE_ONE
-
-    stage = STAGE_ONE[method]
-    ask = _asked(dry_run, settings)
-    return _run(config, set_, flags, stage, out_folder, Going(force, resume, allow_changes), ask, json)
+    asked = Asked(config, set_, flags, out_folder, force, resume, allow_changes)
+    return _run(asked, STAGE_ONE[method], dry_run, settings, json)
 
 
-Ask = Literal["plan", "settings"]
+@dataclass(frozen=True)
+class Asked:
+    """What the flags of a command ask for."""
+
+    file: Path | None
+    settings: list[str]
+    flags: dict[str, Any]
+    folder: Path
+    force: bool
+    resume: bool
+    allow_changes: bool
 
 
-def _asked(dry_run: bool, settings: bool) -> Ask | None:
-    """What is to be told instead of carrying out a run."""
-    return "settings" if settings else "plan" if dry_run else None
+def _run(asked: Asked, stage: dict[str, Any], dry_run: bool, settings: bool, json: bool) -> int:
+    """Show the settings or the plan, or carry out the run; `stage` lies below all that is asked for."""
+    from openbook.api import config_for
+    from openbook.api import learn as start_run
+    from openbook.training.folder import RunFolder, StartMode
+
+    StartMode(asked.force, asked.resume, asked.allow_changes)  # refuse what contradicts itself first
+    base = RunFolder(asked.folder).read("config.json") if asked.resume else stage  # what is not given is as it was
+    config = config_for(file=asked.file, settings=asked.settings, base=base, **asked.flags)
+    if config.reading is not None and base.get("reading") is None:
+        raise InputError(
+            "`reading` is the course of `openbook prepare --method reading`, which makes a student from nothing: leave "
+            "it out here, or run that"
+        )
+    if settings:
+        return _list_settings(config, json)
+    if dry_run:
+        return _show_course(config, json) if config.reading is not None else _show_plan(config, json)
+    start = {"force": asked.force, "resume": asked.resume, "allow_changes": asked.allow_changes}
+    from openbook.training.processes import is_first
+
+    if not is_first():  # one process speaks for all
+        start_run(config=config, out=asked.folder, **start)  # type: ignore[arg-type]
+        return 0
+    run = start_run(config=config, out=asked.folder, bar=progress, report=_report, **start)  # type: ignore[arg-type]
+    result = {**run.result, "run": str(asked.folder)}
+    emit_json(result) if json else _show_result(result)
+    return 0 if result.get("capable", True) else EXIT_NOT_CAPABLE
 
 
 def _list_settings(config: Any, json: bool) -> int:
@@ -246,73 +280,14 @@ def _check_course(flags: dict[str, Any], settings: list[str], file: Path | None)
         )
 
 
-@dataclass(frozen=True)
-class Going:
-    """How a run is begun: afresh, in place of an earlier one, or where one stopped."""
-
-    force: bool
-    resume: bool
-    allow_changes: bool
-
-
-def _run(
-    file: Path | None,
-    settings: list[str],
-    flags: dict[str, Any],
-    stage: dict[str, Any],
-    folder: Path,
-    going: Going,
-    ask: Ask | None,
-    json: bool,
-) -> int:
-    from openbook.training.config import RunConfig
-    from openbook.training.folder import RunFolder
-    from openbook.training.settings import configured
-
-    if going.resume and going.force:
-        raise InputError("--resume goes on with a run and --force replaces it: give one of them")
-    if going.allow_changes and not going.resume:
-        raise InputError("--allow-changes is about going on with a run: give --resume with it")
-    base = RunFolder(folder).read("config.json") if going.resume else stage  # what is not said again is as it was
-    config = configured(RunConfig, file, settings, flags, base)
-    if config.reading is not None and base.get("reading") is None:
-        raise InputError(
-            "`reading` is the course of `openbook prepare --method reading`, which makes a student from nothing: leave "
-            "it out here, or run that"
-        )
-    if ask == "settings":
-        return _list_settings(config, json)
-    if ask == "plan" and config.reading is not None:
-        return _show_course(config, json)
-    if ask == "plan":
-        from openbook.training.estimate import estimate
-
-        plan = estimate(config)
-        emit_json(plan) if json else _show_plan(plan)
-        return 0
-    if config.reading is not None:
-        from openbook.student.prepare import carry_out_reading as carry_out
-    else:
-        from openbook.training.run import carry_out
-
-    from openbook.training.processes import is_first
-
-    if not is_first():
-        carry_out(config, folder, **vars(going))
-        return 0
-    result = carry_out(config, folder, bar=progress, say=_say, **vars(going))
-    emit_json(result) if json else _show_result(result)
-    return 0 if result.get("capable", True) else EXIT_NOT_CAPABLE
-
-
 def _show_course(config: Any, json: bool) -> int:
     """The plan of a reading course: its stages. How many steps they take is not known beforehand."""
     from openbook.student.course import stages
-    from openbook.task.formats import check_vocabulary
+    from openbook.task.formats import format_named
     from openbook.task.inputs import check_lengths
 
     check_lengths(*config.task.lengths)
-    check_vocabulary(config.task.text, config.task.depth, config.task.chars)
+    format_named(config.task.text, config.task.depth, config.task.chars).check()
     course = [vars(stage) for stage in stages(config.task.depth, config.task.lengths, config.reading)]
     if json:
         emit_json({"stages": course, "most_steps": config.reading.most_steps})
@@ -327,7 +302,14 @@ def _show_course(config: Any, json: bool) -> int:
     return 0
 
 
-def _show_plan(plan: dict[str, Any]) -> None:
+def _show_plan(config: Any, json: bool) -> int:
+    """The plan of a training: steps, tokens, memory, and when the book closes."""
+    from openbook.training.estimate import estimate
+
+    plan = estimate(config)
+    if json:
+        emit_json(plan)
+        return 0
     table = Table("what", "how much", box=None, header_style="bold")
     for name in ("examples", "positions", "steps", "tokens_per_example", "targets_per_example", "tokens", "parameters"):
         table.add_row(name.replace("_", " "), f"{plan[name]:,}")
@@ -345,9 +327,10 @@ def _show_plan(plan: dict[str, Any]) -> None:
     for point in plan["schedule"]:
         schedule.add_row(*(f"{point[name]:.0%}" for name in ("progress", "closed", "without_book", "silent")))
     out.print(schedule)
+    return 0
 
 
-def _say(line: str) -> None:
+def _report(line: str) -> None:
     err.print(line, markup=False)
 
 

@@ -52,9 +52,9 @@ class Examples:
     @property
     def config(self) -> TaskConfig | None:
         from openbook.training.config import TaskConfig
-        from openbook.training.settings import configured
+        from openbook.training.settings import combined, validated
 
-        return configured(TaskConfig, None, self.task, {}) if self.task else None
+        return validated(TaskConfig, combined(None, self.task)) if self.task else None
 
 
 @Parameter(name="*")
@@ -128,7 +128,8 @@ EXAMPLES, KNOWN, OUTPUT = Examples(), KnownModel(), Output()
 def _show(table: charts.Table) -> None:
     shown = Table(title=escape(table.title), title_justify="left", box=None, header_style="bold")
     for number, name in enumerate(table.header):
-        shown.add_column(name, justify="right" if number else "left", no_wrap=not number)
+        is_text = number == 0 and not table.rows[0][0].isdigit()
+        shown.add_column(name, justify="left" if is_text else "right", no_wrap=is_text)
     for row in table.rows:
         shown.add_row(*map(escape, row))
     out.print(shown)

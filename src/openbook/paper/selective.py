@@ -62,7 +62,8 @@ def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
     from openbook.task.source import Translations
     from openbook.training.exam import examine
     from openbook.training.models import window_of
-    from openbook.training.run import encoder_of, reopen
+    from openbook.training.reopen import reopen
+    from openbook.training.sources import encoder_for
 
     settings, model, first, _ = reopen(models.place(config["learned"][0]))
     task = settings.task
@@ -75,7 +76,7 @@ def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
             task.depth, task.chars, config["exam"], codebook, task.lengths, task.seed, task.text, task.chain,
             EXAM_START, (level, rules),
         )  # fmt: skip
-        encoder = encoder_of(settings, first.tokenizer, source, settings.training.max_length or window_of(model))
+        encoder = encoder_for(settings, first.tokenizer, source, settings.training.max_length or window_of(model))
         shares = (0.0, 1.0)
         for row in examine(model, encoder, source, settings.curriculum, shares, False, config["exam"], settings.seed):
             rows.append(

@@ -31,8 +31,8 @@ from openbook.probes.subject import (
     Subject,
     guessed_characters,
     last_layer_of_level,
+    levels_and_chars,
     no_progress,
-    taught_levels,
 )
 from openbook.training.batches import Item
 from openbook.training.encode import IGNORED
@@ -75,7 +75,7 @@ class DoubtMap:
 def doubt_map(subject: Subject, samples: int = 128, share: float = 0.25, advance: Advance = no_progress) -> DoubtMap:
     """The probe on a student, with this share of the rules that an example needs of one level missing."""
     source = subject.translations
-    taught = taught_levels(subject.model, source)
+    taught = levels_and_chars(subject.model, source)
     if taught is None:
         raise InputError(
             f"{subject.name} is no student of composite words: of other models it is not known which layer ends a level"

@@ -24,9 +24,10 @@ from torch.nn import functional
 
 from openbook.base.errors import InputError
 from openbook.base.intervals import clustered
+from openbook.book.source import Source
 from openbook.probes.layers import decoder_layers, evaluating
 from openbook.probes.stitching import Cost, Stitcher, Window, naive_evaluations, one_stitched
-from openbook.probes.subject import Advance, Subject, bigrams_of, no_progress
+from openbook.probes.subject import Advance, Subject, no_progress
 from openbook.training.batches import Item
 from openbook.training.exam import answer_tokens, chance_level
 from openbook.training.targets import gathered
@@ -131,7 +132,6 @@ def _section(
     base: Any, trained: Subject, stitcher: Stitcher, name: str, rows: list[Item], memory: int
 ) -> tuple[SectionMap, Cost]:
     """All windows on the examples of one section."""
-    chars = bigrams_of(trained.source)
     rows = sorted(rows, key=lambda item: len(item.ids))
     scores: dict[Window | None, list[Floats]] = defaultdict(list)
     own_scores: list[Floats] = []
@@ -147,10 +147,10 @@ def _section(
                 if start == 0 and is_first:
                     check_against_one(base, stitcher, batch, logits[1 + windows.index(_widest(stitcher))])
                 cost += spent
-                for window, score in zip([None, *windows], judge(logits, batch, chars), strict=True):
+                for window, score in zip([None, *windows], judge(logits, batch, trained.source), strict=True):
                     if window is not None or is_first:  # every group brings the base model's own row
                         scores[window].append(score)
-            own_scores += list(judge(answer_logits(trained.model, batch)[None], batch, chars))
+            own_scores += list(judge(answer_logits(trained.model, batch)[None], batch, trained.source))
     by_window = {window: np.concatenate(parts, 1) for window, parts in scores.items()}
     return section_map(name, stitcher, by_window, np.concatenate(own_scores, 1)), cost
 
@@ -213,25 +213,16 @@ def check_against_one(base: Any, stitcher: Stitcher, batch: dict[str, Tensor], l
         )
 
 
-def judge(logits: Tensor, batch: dict[str, Tensor], chars: int | None) -> Floats:
-    """The share of right answer tokens and the loss of each example, for every row: [R, 2, B].
-
-    Where a token is a bigram over `chars` characters, its two characters are judged apart, as in the exam.
-    """
+def judge(logits: Tensor, batch: dict[str, Tensor], source: Source) -> Floats:
+    """The share of right answer tokens and the loss of each example, for every row: [R, 2, B]."""
     answers = batch["answers"][:, 1:]
-    targets = batch["input_ids"][:, 1:][answers]
-    guess = logits.argmax(-1)
-    right = (guess == targets).double()
-    if chars is not None:
-        level = guess // chars**2 == targets // chars**2  # a word of another alphabet is all wrong
-        right = ((guess // chars == targets // chars).double() + (level & (guess % chars == targets % chars))) / 2
-    flat = logits.float().reshape(-1, logits.shape[-1])
-    loss = functional.cross_entropy(flat, targets.repeat(len(logits)), reduction="none").reshape(right.shape).double()
-    owner = answers.nonzero(as_tuple=True)[0]
-    share = torch.zeros(len(answers), len(targets), dtype=torch.float64, device=logits.device)
-    share[owner, torch.arange(len(targets), device=logits.device)] = 1
-    share /= share.sum(1, keepdim=True)
-    return torch.stack([right @ share.T, loss @ share.T], 1).cpu().numpy()
+    targets = batch["input_ids"][:, 1:][answers].repeat(len(logits))
+    guess = logits.argmax(-1).reshape(-1)
+    right = source.score(guess.cpu().numpy(), targets.cpu().numpy()).mean(-1)
+    loss = functional.cross_entropy(logits.float().flatten(0, 1), targets, reduction="none").double().cpu().numpy()
+    owner = answers.nonzero(as_tuple=True)[0].cpu().numpy()
+    share = (owner == np.arange(len(answers))[:, None]) / np.bincount(owner)[:, None]  # [B, answer tokens]
+    return np.stack([right.reshape(len(logits), -1) @ share.T, loss.reshape(len(logits), -1) @ share.T], 1)
 
 
 def section_map(name: str, stitcher: Stitcher, scores: dict[Window | None, Floats], own_scores: Floats) -> SectionMap:

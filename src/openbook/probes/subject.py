@@ -5,27 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from openbook.base.errors import InputError, nearest
-from openbook.book.shelf import NONE, Shelf, Source
+from openbook.book.shelf import NONE, Shelf
+from openbook.book.source import Source
 from openbook.curriculum import Curriculum, Opened, SamplingPlan
-from openbook.student.model import StudentForCausalLM
-from openbook.task.formats import STUDENT_TEXTS
 from openbook.task.source import Translations
 from openbook.training.batches import Collator, Item, items, pad_id_of
 from openbook.training.config import ModelConfig, RunConfig, TaskConfig
 from openbook.training.encode import Encoder
 from openbook.training.exam import condition
-from openbook.training.folder import RunFolder
+from openbook.training.families import family_of
 from openbook.training.models import load_placed, window_of
-from openbook.training.run import EXAM_START, encoder_of, recorded_source, records_of, task_source, told_date
-from openbook.training.settings import validated
+from openbook.training.reopen import finished_config
 from openbook.training.shipped import located
+from openbook.training.sources import EXAM_START, encoder_for, recorded_date, recorded_source, records_of, task_source
 
 SHOWN = Curriculum(candidates="needed", others=0.25)  # which rules a checkpoint is shown that is no run
 TASK_EXAMPLES = 2**31  # a probe takes as many of them as it is asked for
@@ -133,8 +132,8 @@ def open_even(
 
 def open_base(path: str | Path, subject: Subject) -> Subject:
     """Another model on the examples of a subject that was trained from it; both must have the same tokenizer."""
-    config = _recorded(path)
-    model, tokenizer = load_placed(str(path), (config.model if config is not None else ModelConfig()).dtype)
+    config = finished_config(located(path)).model if is_run(path) else ModelConfig()
+    model, tokenizer = load_placed(str(path), config.dtype)
     check_tokenizers(tokenizer, subject.encoder.tokenizer)
     return replace(subject, name=str(path), model=model)
 
@@ -153,29 +152,18 @@ def is_run(path: str | Path) -> bool:
     return (folder / "config.json").is_file() and (folder / "model").is_dir()
 
 
-def _recorded(path: str | Path) -> RunConfig | None:
-    """The config of a run whose files are whole; None for a checkpoint that is no run."""
-    if not is_run(path):
-        return None
-    run = RunFolder(located(path))
-    config = validated(RunConfig, run.read("config.json"))
-    if damage := run.damage():
-        raise InputError(f"{run.folder} cannot be used: {'; '.join(damage[:3])}")
-    return config
-
-
 def _examples(path: str | Path, data: Path | None, task: TaskConfig | None) -> tuple[RunConfig, Source]:
     """The config of a run, or one for a checkpoint that has none, and the examples to probe it on."""
     if data is not None and task is not None:
         raise InputError("both data and a task are given: probe on one of them")
-    config = _recorded(path)
-    if config is None:
-        if data is None and task is None:
-            what = "is not the folder of a run" if Path(path).exists() else "is no folder here, or not one of a run"
-            raise InputError(f"{path} {what}, so say what to probe it on: data, or a task")
-        config = RunConfig(data=data, task=task, curriculum=SHOWN if data is None else Curriculum(order="given"))
+    if is_run(path):
+        config = finished_config(located(path))
+        task = config.task if data is None and task is None else task
     elif data is None and task is None:
-        task = config.task
+        what = "is not the folder of a run" if Path(path).exists() else "is no folder here, or not one of a run"
+        raise InputError(f"{path} {what}, so say what to probe it on: data, or a task")
+    else:
+        config = RunConfig(data=data, task=task, curriculum=SHOWN if data is None else Curriculum(order="given"))
     if data is not None:
         return config, records_of(config, data)
     if task is not None:
@@ -186,51 +174,40 @@ def _examples(path: str | Path, data: Path | None, task: TaskConfig | None) -> t
 def _loaded(path: str | Path, config: RunConfig, source: Source, seed: int | None) -> Subject:
     model, tokenizer = load_placed(str(path), config.model.dtype)
     window = config.training.max_length or window_of(model)
-    today = told_date(located(path)) if is_run(path) else None
+    today = recorded_date(located(path)) if is_run(path) else None
     trained_on = config.samples if is_run(path) and config.reading is None else None
-    encoder = encoder_of(config, tokenizer, source, window, today)
+    encoder = encoder_for(config, tokenizer, source, window, today)
     return Subject(
         str(path), model, encoder, source, config.curriculum, config.seed if seed is None else seed, trained_on
     )
 
 
-# What probes ask of a source. Each question stands here once.
+# What probes ask of a source and of a model, where these have no method for it yet.
 
 
 def translations_of(source: Source, name: str) -> Translations:
     """The source as translations, whose rules have images that can be changed."""
-    if not isinstance(source, Translations):
+    if source.task is None:
         raise InputError(f"{name} is not about the translation task: this probe needs rules and their images")
-    return source
+    return cast(Translations, source)
 
 
 def section_names(source: Source) -> list[str]:
     """Names of the sections of the book; the number of a section that examples name differently or not at all."""
-    if isinstance(source, Translations):
-        return [f"level {level + 1}" for level in range(source.depth)]
-    step = max(1, len(source) // 32)
-    books = [[section.name for section in source.example(i).sections] for i in range(0, len(source), step)]
+    books = source.section_names(np.arange(0, len(source), max(1, len(source) // 32)))
     named = [{book[k] for book in books if k < len(book)} for k in range(max(map(len, books)))]
     return [names.pop() if len(names) == 1 and "" not in names else f"{k + 1}" for k, names in enumerate(named)]
 
 
-def bigrams_of(source: Source) -> int | None:
-    """Number of characters of an alphabet, where a token of the answer is a bigram; None elsewhere."""
-    return source.chars if isinstance(source, Translations) and source.unit == 2 else None
-
-
 def ends_on_answer(source: Translations) -> bool:
     """Whether the output at the last thinking token predicts the first token of the answer."""
-    return source.text in STUDENT_TEXTS
+    return source.format.complete
 
 
-# What probes ask of a model.
-
-
-def taught_levels(model: Any, source: Translations) -> tuple[int, int] | None:
-    """Levels and characters of a task for which it is known which layer of the model ends a level; None elsewhere."""
-    known = isinstance(model, StudentForCausalLM) and source.text == "composite"
-    return (model.config.depth, model.config.chars) if known else None
+def levels_and_chars(model: Any, source: Translations) -> tuple[int, int] | None:
+    """The task of a model of which it is known which layer ends a level; None for all other models."""
+    task = family_of(model.config.model_type).task(model.config.to_dict())
+    return (task["depth"], task["chars"]) if task is not None and source.text == "composite" else None
 
 
 def last_layer_of_level(level: int) -> int:
