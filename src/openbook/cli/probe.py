@@ -78,13 +78,13 @@ class KnownModel:
 
     def shape(self, model: str | None, **options: object) -> tuple[int, int]:
         """Levels and characters. Options that describe the other kind of model are refused."""
-        if self.known is None and (self.depth is not None or self.chars is not None):
-            raise InputError("--depth and --chars describe the model of --known: leave them out without --known")
         if (self.known is None) == (model is None):
             raise InputError("give a model, or --known with a model whose truth is known (not both)")
         for name, value in options.items():
             if self.known is not None and value:
                 raise InputError(f"--{name} is about a model of yours: leave it out with --known")
+        if self.known is None and (self.depth, self.chars) != (None, None):
+            raise InputError("--depth and --chars describe the model of --known: leave them out without --known")
         return (5 if self.depth is None else self.depth), (4 if self.chars is None else self.chars)
 
 
@@ -144,7 +144,7 @@ def stitch(
     sections: list[str] = [],  # noqa: B006
     data: Path | None = None,
     examples: Examples = EXAMPLES,
-    built: KnownModel = KNOWN,
+    known_model: KnownModel = KNOWN,
     memory: int = 256,
     windows: Path | None = None,
     output: Output = OUTPUT,
@@ -180,10 +180,10 @@ def stitch(
     from openbook.probes.stitch import stitch_map
 
     check_path(windows)
-    shape = built.shape(reader, sections=sections, task=examples.task, data=data)
+    shape = known_model.shape(reader, sections=sections, task=examples.task, data=data)
     results, reads = [], {}
-    if built.known is not None:
-        results = [draw.json_of(known.known_stitch_map(built.known, *shape, samples, seed=examples.seed or 0))]
+    if known_model.known is not None:
+        results = [draw.json_of(known.known_stitch_map(known_model.known, *shape, samples, seed=examples.seed or 0))]
     elif reader is None or not trained:
         raise InputError("give the ICL-capable model and at least one that was trained from it")
     else:
@@ -196,8 +196,8 @@ def stitch(
             reads = _reading(reader)
     if windows is not None:
         save(draw.windows_chart(results, reads, published_window_rows()), windows)
-    found = {**results[-1], "runs": results, "published_by_a_3b_model": published_windows()}
-    output.report(found, [draw.stitch_table(result) for result in results], draw.stitch_chart(results))
+    everything = {**results[-1], "runs": results, "published_by_a_3b_model": published_windows()}
+    output.report(everything, [draw.stitch_table(result) for result in results], draw.stitch_chart(results))
 
 
 def _reading(reader: str) -> dict[str, int | None]:
@@ -222,7 +222,7 @@ def perturb(
     sections: list[str] = [],  # noqa: B006
     length: int | None = None,
     examples: Examples = EXAMPLES,
-    built: KnownModel = KNOWN,
+    known_model: KnownModel = KNOWN,
     output: Output = OUTPUT,
 ) -> None:
     """Find the layers in which a model reads each section of the book.
@@ -250,19 +250,19 @@ def perturb(
     from openbook.probes.perturb import RULES, perturb_map
     from openbook.probes.significance import LEAST
 
-    shape = built.shape(model, sections=sections, task=examples.task)
+    shape = known_model.shape(model, sections=sections, task=examples.task)
     if 0 < samples < LEAST:
         raise InputError(f"--samples is {samples}: with fewer than {LEAST} no change can be told from chance")
-    if built.known is not None:
+    if known_model.known is not None:
         count, size = known.RULES if rules is None else rules, 20 if length is None else length
-        found = known.known_perturb_map(built.known, *shape, count, samples, size, examples.seed or 0)
+        maps = known.known_perturb_map(known_model.known, *shape, count, samples, size, examples.seed or 0)
     else:
         subject = examples.opened(str(model), length)
         with progress("perturbing", samples) as advance:
-            found = perturb_map(subject, RULES if rules is None else rules, samples, sections, advance)
-    result = draw.json_of(found)
-    shown = {**result, "published_by_a_3b_model": published_reading()}
-    output.report(shown, [draw.perturb_table(result)], draw.perturb_chart(result))
+            maps = perturb_map(subject, RULES if rules is None else rules, samples, sections, advance)
+    result = draw.json_of(maps)
+    everything = {**result, "published_by_a_3b_model": published_reading()}
+    output.report(everything, [draw.perturb_table(result)], draw.perturb_chart(result))
 
 
 @probe.command

@@ -170,7 +170,7 @@ def _windows(row: dict[str, Any]) -> dict[str, Windows]:
 
 def _local(row: dict[str, Any]) -> Claim:
     windows, (claim, rule) = _windows(row), LOCAL
-    numbers = {name: windows_text(found) for name, found in windows.items()}
+    numbers = {name: windows_text(choices) for name, choices in windows.items()}
     holds = _all_small(row) and _disjoint(list(windows.values()))
     return judge(claim, holds, {**numbers, "layers": row["layers"]}, rule)
 
@@ -178,10 +178,12 @@ def _local(row: dict[str, Any]) -> Claim:
 def _match(row: dict[str, Any]) -> Claim:
     windows, reads, (claim, rule) = _windows(row), row["reads"], MATCH
     near = all(
-        reads.get(name) is not None and any(abs(end - reads[name]) <= NEAR for _, end in found)
-        for name, found in windows.items()
+        reads.get(name) is not None and any(abs(end - reads[name]) <= NEAR for _, end in choices)
+        for name, choices in windows.items()
     )
-    numbers = {name: f"kept in {windows_text(found)}, read from {reads.get(name)}" for name, found in windows.items()}
+    numbers = {
+        name: f"kept in {windows_text(choices)}, read from {reads.get(name)}" for name, choices in windows.items()
+    }
     return judge(claim, near, numbers, rule)
 
 
@@ -204,8 +206,8 @@ def _same(row: dict[str, Any], other: dict[str, Any] | None) -> Claim:
     windows, others = _windows(row), _windows(other)
     overlap = all(any(_meet(a, b) for a in windows[name] for b in others.get(name, [])) for name in windows)
     numbers = {
-        name: f"annealing {windows_text(found)}, fixed {windows_text(others.get(name, []))}"
-        for name, found in windows.items()
+        name: f"annealing {windows_text(choices)}, fixed {windows_text(others.get(name, []))}"
+        for name, choices in windows.items()
     }
     apart = all(windows.values()) and all(others.values()) and not overlap
     return judge(claim, overlap, numbers, rule, enough=apart or (_all_small(row) and _all_small(other)))
@@ -213,17 +215,17 @@ def _same(row: dict[str, Any], other: dict[str, Any] | None) -> Claim:
 
 def _all_small(row: dict[str, Any]) -> bool:
     """Whether every section has a window, and that of at most half the layers."""
-    return all(found and found[0][1] - found[0][0] + 1 <= row["layers"] / 2 for found in _windows(row).values())
+    return all(choices and choices[0][1] - choices[0][0] + 1 <= row["layers"] / 2 for choices in _windows(row).values())
 
 
 def _meet(a: list[int], b: list[int]) -> bool:
     return a[0] <= b[1] and b[0] <= a[1]
 
 
-def _disjoint(choices: list[Windows]) -> bool:
+def _disjoint(windows: list[Windows]) -> bool:
     """Whether one window can be chosen for each level so that no two meet."""
     return any(
-        not any(_meet(a, b) for a, b in itertools.combinations(chosen, 2)) for chosen in itertools.product(*choices)
+        not any(_meet(a, b) for a, b in itertools.combinations(chosen, 2)) for chosen in itertools.product(*windows)
     )
 
 

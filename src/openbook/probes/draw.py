@@ -16,6 +16,8 @@ from openbook.figures.charts import Axis, Chart, Heatmap, Number, Range, Ranges,
 
 Json = dict[str, Any]
 
+FIRST_LAYERS = ("first_layer", "first_large_layer")
+
 
 def json_of(result: Any) -> Json:
     """The result of a probe as plain JSON: its fields, with lists for arrays and None for what is not a number."""
@@ -25,28 +27,25 @@ def json_of(result: Any) -> Json:
 def stitch_chart(maps: Sequence[Json], labels: Sequence[str] | None = None, name: str = "stitching") -> Chart:
     """A heatmap for each section dropped, for every pair of models; `labels` say which trained model each map is of."""
     labels = [trained_label(result) for result in maps] if labels is None else labels
-    panels = [
-        Heatmap(
-            f"{f'{label}: ' if len(maps) > 1 else ''}{section['name']} missing",
-            section["map"],
-            "last layer",
-            "first layer",
-            layer_names(result["layers"]),
-            layer_names(result["layers"]),
-            outlined=[(first - 1, last - 1) for first, last in section["smallest_windows"]],
-        )
-        for result, label in zip(maps, labels, strict=True)
-        for section in result["sections"]
-    ]
-    smallest = [", ".join(f"{s['name']}: {windows_text(s['smallest_windows'])}" for s in r["sections"]) for r in maps]
-    said = [
-        f"{label}, {windows}" if len(maps) > 1 else windows for label, windows in zip(labels, smallest, strict=True)
-    ]
+    sections = [(label, s) for label, result in zip(labels, maps, strict=True) for s in result["sections"]]
+    layers = layer_names(maps[0]["layers"])
+    smallest = [f"{label}, {s['name']}: {windows_text(s['smallest_windows'])}" for label, s in sections]
     return Chart(
         name,
         f"{'; '.join(labels)}: accuracy with layers first to last from the trained model",
-        f"Smallest windows that reach 90 %: {'; '.join(said)}.",
-        panels,
+        f"Smallest windows that reach 90 %: {'; '.join(smallest)}.",
+        [
+            Heatmap(
+                f"{f'{label}: ' if len(maps) > 1 else ''}{section['name']} missing",
+                section["map"],
+                "last layer",
+                "first layer",
+                layers,
+                layers,
+                outlined=[(first - 1, last - 1) for first, last in section["smallest_windows"]],
+            )
+            for label, section in sections
+        ],
         "Every cell is a model stitched from two: these layers are the trained model's, the others the reader's. One "
         "section is missing from the book. Outlined: the smallest windows that reach 90 %.",
     )
@@ -114,24 +113,19 @@ def perturb_chart(result: Json, name: str = "perturbation-maps") -> Chart:
     )
 
 
-def perturb_table(result: Json, name: str = "perturbation-table") -> Table:
+def perturb_table(result: Json) -> Table:
     strings = list(result["sections"][0]["first_large_layer_by_string"])
-    rows = [
-        [
-            section["name"],
-            *_cells(section, "", "first_layer", "first_large_layer"),
-            *_cells(section["first_large_layer_by_string"], "", *strings),
-            *_cells(section, ".2f", "largest", "largest_in_control"),
-        ]
-        for section in result["sections"]
-    ]
+    rows = []
+    for section in result["sections"]:
+        layers = _cells({**section, **section["first_large_layer_by_string"]}, "", *FIRST_LAYERS, *strings)
+        rows.append([section["name"], *layers, *_cells(section, ".2f", "largest", "largest_in_control")])
     caption = (
         "{layers} layers, {samples} examples, {rules} rules changed. First layer: differs from the control (max-T over "
         "all maps, {level:.0%}). Large: also a tenth of the largest change, at any string and at the places of each. "
         "Change, control: the largest l2 change by used and by unused rules."
     )
     header = ["changed", "first layer", "large", *strings, "change", "control"]
-    return Table(name, result["model"], header, rows, caption.format(**result))
+    return Table("perturbation-table", result["model"], header, rows, caption.format(**result))
 
 
 def by_unused(result: Json) -> float:
@@ -164,29 +158,20 @@ def intermediate_chart(result: Json) -> Chart:
 
 def intermediate_table(result: Json) -> Table:
     own = [section for section in result["sections"] if section["own_places"] is not None]
-    curves = [
-        [
-            f"{probe:.2f} | {lens}"
-            for probe, lens in zip(
-                s["own_places"], ["    ", *(f"{v:.2f}" for v in s["own_places_by_lens"])], strict=True
-            )
-        ]
-        for s in own
+    by_lens = [["    ", *(f"{share:.2f}" for share in section["own_places_by_lens"])] for section in own]
+    rows = [
+        [str(layer), *(f"{s['own_places'][layer]:.2f} | {lens[layer]}" for s, lens in zip(own, by_lens, strict=True))]
+        for layer in range(result["layers"] + 1)
     ]
-    firsts = [" | ".join(_cells(s, "", "first_layer", "first_layer_by_lens")) for s in own]
-    rows = [[str(layer), *cells] for layer, cells in enumerate(zip(*curves, strict=True))]
+    firsts = [" | ".join(_cells(section, "", "first_layer", "first_layer_by_lens")) for section in own]
     best = max(section["largest_in_control"] for section in result["sections"])
     caption = (
         "book {open:.0%} open; fitted on {fitted_on:,}, judged on {judged_on:,}; chance {chance:.3f}, best control "
         "cell {best:.3f}; known: {known:.0%}"
-    )
-    return Table(
-        "intermediate-table",
-        f"{result['model']}: characters read at their own places, probe | lens",
-        ["layer", *(s["name"] for s in own)],
-        [*rows, ["known from", *firsts]],
-        caption.format(**result, best=best),
-    )
+    ).format(**result, best=best)
+    title = f"{result['model']}: characters read at their own places, probe | lens"
+    header = ["layer", *(section["name"] for section in own)]
+    return Table("intermediate-table", title, header, [*rows, ["known from", *firsts]], caption)
 
 
 def doubt_table(result: Json) -> Table:
@@ -235,11 +220,11 @@ def windows_chart(maps: Sequence[Json], reads: dict[str, int | None], published:
         for rows, is_published in ((ours, False), (published, True))
         for model, group in itertools.groupby(rows, key=lambda row: row["model"])
     ]
-    said = "; ".join(f"{row['model']}, {row['section']}: {windows_text(row['windows'])}" for row in ours)
+    smallest = [f"{row['model']}, {row['section']}: {windows_text(row['windows'])}" for row in ours]
     return Chart(
         "stitching-windows",
         "Smallest windows of layers that hold each section",
-        f"Windows that reach 90 %: {said}.",
+        f"Windows that reach 90 %: {'; '.join(smallest)}.",
         panels,
         "Bars: windows of the smallest length that reaches 90 % with the section dropped. Marked: the layer that "
         "begins to read the section.",
