@@ -29,13 +29,13 @@ if TYPE_CHECKING:
     from openbook.book.source import Source as Source
     from openbook.curriculum import Curriculum as Curriculum
     from openbook.curriculum import SamplingPlan as SamplingPlan
+    from openbook.training.arguments import CELConfig as CELConfig
     from openbook.training.encode import Encoder as Encoder
-    from openbook.training.trainer import CELConfig as CELConfig
     from openbook.training.trainer import CELTrainer as CELTrainer
 
 _API = ("Audit", "Exam", "Run", "config_for", "learn", "load", "mlt", "prepare", "records", "reproduce")
 _HOME = dict.fromkeys(_API, "openbook.api") | {
-    "CELConfig": "openbook.training.trainer",
+    "CELConfig": "openbook.training.arguments",
     "CELTrainer": "openbook.training.trainer",
     "Curriculum": "openbook.curriculum",
     "Encoder": "openbook.training.encode",

@@ -15,12 +15,13 @@ from transformers.trainer_utils import IntervalStrategy
 from openbook.base.errors import InputError
 from openbook.book import ListSource
 from openbook.curriculum import SamplingPlan, curriculum_named
+from openbook.training.arguments import CELConfig
 from openbook.training.batches import Collator, PositionDataset
 from openbook.training.config import RunConfig
 from openbook.training.encode import Encoder
 from openbook.training.run import trainer_arguments
 from openbook.training.targets import all_logits_loss
-from openbook.training.trainer import CELConfig, CELTrainer, DivergedError
+from openbook.training.trainer import CELTrainer, DivergedError
 
 RECORDS = [
     {

@@ -11,7 +11,9 @@ file outside the package registers things the same way; `load_plugin` runs it.
 
 from __future__ import annotations
 
+import functools
 import importlib
+import os
 import runpy
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -20,6 +22,8 @@ from typing import TypeVar
 from openbook.base.errors import InputError, nearest
 
 T = TypeVar("T")
+
+PLUGINS = "OPENBOOK_PLUGINS"  # the environment variable that tells child processes
 
 
 class Registry(Mapping[str, T]):
@@ -43,6 +47,11 @@ class Registry(Mapping[str, T]):
 
         return add
 
+    def remove(self, name: str) -> None:
+        """Forget an entry."""
+        del self._entries[name]
+        self._imported.discard(name)
+
     def __getitem__(self, name: str) -> T:
         if name not in self._entries:
             raise InputError(f"there is no {self.kind} '{name}' ({', '.join(self)}){nearest(name, self)}")
@@ -64,9 +73,23 @@ class Registry(Mapping[str, T]):
 
 
 def load_plugin(path: Path) -> None:
-    """Run a Python file of the user's, which registers what it defines."""
+    """Run a Python file of the user's, which registers what it defines; processes started later run it, too."""
     if not path.is_file():
         raise InputError(f"--plugin {path}: there is no such file")
+    known = os.environ.get(PLUGINS, "").split(os.pathsep)
+    if str(path.resolve()) not in known:
+        os.environ[PLUGINS] = os.pathsep.join([*filter(None, known), str(path.resolve())])
+    _run_once(path.resolve())
+
+
+def load_known_plugins() -> None:
+    """Run the plugins of the process that started this one."""
+    for path in filter(None, os.environ.get(PLUGINS, "").split(os.pathsep)):
+        _run_once(Path(path))
+
+
+@functools.cache
+def _run_once(path: Path) -> None:
     try:
         runpy.run_path(str(path), run_name="openbook_plugin")
     except InputError:

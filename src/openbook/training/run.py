@@ -19,6 +19,7 @@ from openbook.base.registry import Registry
 from openbook.book.source import Source
 from openbook.curriculum import SamplingPlan
 from openbook.training import checkpoint
+from openbook.training.arguments import CELConfig
 from openbook.training.checkpoint import Checkpoint
 from openbook.training.checks import check_kept, check_moments, check_targets, warnings_of
 from openbook.training.config import RunConfig
@@ -32,7 +33,7 @@ from openbook.training.settings import validated
 from openbook.training.shipped import located
 from openbook.training.signals import stop_signal, stopping_at_signals
 from openbook.training.sources import data_record, encoder_for, exam_size, plan_for, recorded_date, sources_of
-from openbook.training.trainer import CELConfig, CELTrainer
+from openbook.training.trainer import CELTrainer
 
 EXAMS_DURING_TRAINING = 10
 CHECKPOINTS_DURING_TRAINING = 10

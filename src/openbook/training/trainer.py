@@ -13,9 +13,7 @@ optimiser, the schedule, torch's generators and the counters of the log, so a tr
 from __future__ import annotations
 
 import contextlib
-import copy
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields
 from pathlib import Path
 from signal import SIGTERM
 from typing import Any
@@ -28,9 +26,9 @@ from transformers import Trainer, TrainerCallback, TrainingArguments
 from openbook.base.errors import InputError, MachineError, StoppedError
 from openbook.book.load import load
 from openbook.book.source import Source
-from openbook.book.text import THINK
-from openbook.curriculum import Curriculum, SamplingPlan, curriculum_for
+from openbook.curriculum import Curriculum, SamplingPlan
 from openbook.training import checkpoint
+from openbook.training.arguments import CELConfig, completed
 from openbook.training.batches import Collator, PositionDataset, Steps, pad_id_of
 from openbook.training.checkpoint import Checkpoint
 from openbook.training.encode import Encoder
@@ -47,82 +45,6 @@ CHECKPOINTS = "checkpoints"  # the folder of checkpoints in the output folder
 
 class DivergedError(InputError):
     """The loss or the gradient is not a number any more; the model was not updated with it."""
-
-
-@dataclass
-class CELConfig(TrainingArguments):
-    """Arguments of `CELTrainer`: those of transformers, and what context-enhanced learning adds."""
-
-    num_train_epochs: float = field(default=1, metadata={"help": "Number of times every example is seen."})
-    learning_rate: float = field(default=1e-4, metadata={"help": "Peak learning rate."})
-    lr_scheduler_type: Any = field(default="cosine", metadata={"help": "Schedule of the learning rate."})
-    warmup_steps: float = field(default=0.06, metadata={"help": "Steps of warmup, or their share of all steps."})
-    adam_beta2: float = field(default=0.95, metadata={"help": "The second beta of AdamW."})
-    logging_steps: float = field(default=10, metadata={"help": "Steps between logged lines."})
-    logging_first_step: bool = field(default=True, metadata={"help": "Log the first step, too."})
-    save_steps: float = field(default=0.1, metadata={"help": "Steps between checkpoints, or their share."})
-    seed: int = field(default=0, metadata={"help": "Seed of everything random."})
-
-    curriculum: str | dict | Curriculum = field(
-        default="anneal", metadata={"help": "Name of a curriculum, or its settings: what is open of the book when."}
-    )
-    max_length: int | None = field(default=None, metadata={"help": "Longest example in tokens; the model's window."})
-    max_samples: int | None = field(default=None, metadata={"help": "Number of examples to train on; all of them."})
-    shuffle: bool | None = field(default=None, metadata={"help": "Draw a new order in each epoch."})
-    think: str = field(default=THINK, metadata={"help": "The thinking token."})
-    chat: bool | None = field(default=None, metadata={"help": "Use the chat template; by default if there is one."})
-    loss_on: str = field(default="completion", metadata={"help": "Carries loss: completion, answer or everything."})
-    step_size: int | None = field(
-        default=None,
-        metadata={"help": "Examples in an optimiser step; batch size times accumulation times processes."},
-    )
-    optimizer: str = field(default="adamw", metadata={"help": "adamw (then `optim` chooses which), or muon."})
-    matrix_learning_rate: float = field(default=0.02, metadata={"help": "Peak learning rate of Muon."})
-    decay: float = field(default=0.2, metadata={"help": "Share of the steps in which a stable rate decays."})
-    exam_samples: int = field(default=256, metadata={"help": "Maximum number of exam examples."})
-    today: str | None = field(default=None, metadata={"help": "Date that a chat template inserts; today."})
-
-
-# Arguments of transformers that a step of whole micro-batches cannot honour, with what to set instead.
-REFUSED: dict[str, tuple[Any, str]] = {
-    "max_steps": (-1, "set num_train_epochs: a curriculum spans the whole training"),
-    "auto_find_batch_size": (False, "set per_device_train_batch_size"),
-    "dataloader_drop_last": (False, "every position is trained on"),
-    "label_smoothing_factor": (0.0, "the loss is plain cross-entropy on targets"),
-    "neftune_noise_alpha": (None, "embeddings are trained without noise"),
-    "train_sampling_strategy": ("random", "set shuffle; lengths are sorted inside a step anyway"),
-    "ignore_data_skip": (False, "resuming never reads data twice"),
-    "save_only_model": (False, "a checkpoint must be able to go on; save_model saves the model alone"),
-    "fp16": (False, "set bf16"),
-    "deepspeed": (None, "use plain data parallelism with torchrun"),
-    "fsdp": (None, "use plain data parallelism with torchrun"),
-}
-
-
-def check_arguments(args: TrainingArguments) -> None:
-    """Refuse by name what cannot be honoured."""
-    for name, (usual, instead) in REFUSED.items():
-        value = getattr(args, name, usual)
-        if value != usual and value not in ([], "", None):
-            raise InputError(f"{name}={value!r} is not supported by CELTrainer: {instead}")
-    if args.save_strategy == "best":
-        raise InputError("save_strategy='best' is not supported by CELTrainer: use 'steps' or 'epoch'")
-    if args.num_train_epochs != int(args.num_train_epochs) or args.num_train_epochs < 1:
-        raise InputError(f"num_train_epochs is {args.num_train_epochs}: give a whole number, at least 1")
-
-
-def with_defaults(args: TrainingArguments | None) -> CELConfig:
-    """A `CELConfig` of one's own to change: plain `TrainingArguments` get the additional fields."""
-    if args is None:
-        return CELConfig("out")
-    if isinstance(args, CELConfig):
-        return copy.copy(args)
-    own = {spec.name for spec in fields(CELConfig)} - {spec.name for spec in fields(TrainingArguments)}
-    result = copy.copy(args)
-    for spec in fields(CELConfig):
-        if spec.name in own:
-            setattr(result, spec.name, spec.default)
-    return result  # type: ignore[return-value]  # it has the fields of one
 
 
 class CELTrainer(Trainer):
@@ -157,11 +79,10 @@ class CELTrainer(Trainer):
 
             model = peft.get_peft_model(model, peft_config)
         output_layer(model)  # refuse what is no causal LM before anything is trained
-        args = with_defaults(args)
-        check_arguments(args)
+        args = completed(args)
         source = load(train_dataset, think=args.think)
         self.exam_source: Source = source if eval_dataset is None else load(eval_dataset, think=args.think)
-        self.plan = plan or sampling_plan(source, args)
+        self.plan = plan or args.sampling_plan(source)
         self.encoder = encoder or self._encoder(processing_class, source, model, args)
         same_bank = self.exam_source.bank is source.bank
         self.exam_encoder = self.encoder if same_bank else self.encoder.of_bank(self.exam_source.bank)
@@ -197,7 +118,7 @@ class CELTrainer(Trainer):
     @staticmethod
     def _encoder(tokenizer: Any, source: Source, model: Any, args: CELConfig) -> Encoder:
         window = args.max_length or window_of(model)
-        return Encoder(tokenizer, source.bank, window, args.think, args.chat, args.loss_on, args.today)  # type: ignore[arg-type]
+        return Encoder(tokenizer, source.bank, window, args.think, args.chat, args.loss_on, args.today)
 
     # ---- what is trained on
 
@@ -356,8 +277,10 @@ class CELTrainer(Trainer):
         self.start = self._resolve(resume_from_checkpoint)
         if self.start is not None:
             checkpoint.load_weights(self.start, self.model)
-        if self.first_step >= self.total_steps:
+        if self.start is not None and self.first_step >= self.total_steps:
             self.state.global_step = self.first_step
+            if checkpoint.read_state(self.start)["counters"].get("exam_due"):
+                self.evaluate()
             return None
         try:
             return super().train(**options)
@@ -464,18 +387,6 @@ class CELTrainer(Trainer):
             checkpoint.load_weights(checkpoint.at(best), self._inner(self.model))
             self.last_exam = None
         return super()._finalize_training(*arguments, **options)
-
-
-def sampling_plan(source: Source, args: CELConfig) -> SamplingPlan:
-    """The plan of a training: by default, a text of one's own is shuffled and the task is not."""
-    return SamplingPlan(
-        source,
-        curriculum_for(args.curriculum, source),
-        seed=args.seed,
-        epochs=int(args.num_train_epochs),
-        shuffle=not source.uniform if args.shuffle is None else args.shuffle,
-        samples=args.max_samples,
-    )
 
 
 class _Flow(TrainerCallback):
