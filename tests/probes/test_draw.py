@@ -57,7 +57,7 @@ def test_used_rules_and_then_the_control() -> None:
     used, control = chart.panels[:3], chart.panels[3:]
     for level, (panel, unused) in enumerate(zip(used, control, strict=True)):
         assert isinstance(panel, Heatmap) and isinstance(unused, Heatmap)
-        assert {row for row, _ in panel.outlined} == {level} and not unused.outlined
+        assert {panel.rows[row] for row, _ in panel.outlined} == {f"{level + 1}"} and not unused.outlined
         assert max(value for row in panel.values for value in row if value is not None) == 1.0
     assert [row[:2] for row in perturb_table(result).rows] == [["level 1", "1"], ["level 2", "2"], ["level 3", "3"]]
     result["sections"][0]["first_layer"] = None
@@ -72,7 +72,7 @@ def test_probe_control_and_lens() -> None:
     result = as_read(IntermediateMap("m", 1.0, 3, 8, 8, 0.25, places, strings))
     probe, _, _, _, lens, _ = intermediate_chart(result).panels
     assert isinstance(probe, Heatmap) and isinstance(lens, Heatmap)
-    assert probe.groups == [("s_2", 1), ("s_3", 1)] and probe.rows == ["0", "1", "2", "3"] and lens.rows[0] == "1"
+    assert probe.groups == [("s_2", 1), ("s_3", 1)] and probe.rows == ["3", "2", "1", "0"] and lens.rows[-1] == "1"
     table = intermediate_table(result)
     assert [row[0] for row in table.rows] == ["0", "1", "2", "3", "known from"]
     assert table.rows[0][1] == f"{strings[0].map[0, 0]:.2f} |     "

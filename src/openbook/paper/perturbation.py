@@ -9,7 +9,7 @@ from openbook.figures.charts import Chart, Heatmap, Table
 from openbook.paper.experiment import Experiment, Rows, Scale, Unit
 from openbook.paper.models import Models
 from openbook.paper.published import published
-from openbook.probes.draw import by_unused, json_of, layer_names, perturb_chart, perturb_table
+from openbook.probes.draw import by_unused, json_of, numbered, perturb_chart, perturb_table
 from openbook.report.claims import Claim, judge, unmeasured
 
 NEGLIGIBLE = 0.1  # of the largest change: what unused rules may do
@@ -47,20 +47,19 @@ def _summary(row: dict[str, Any]) -> Chart:
         changes.setdefault(line["phrasebook"], []).append(line["change"])
     theirs = [[change / max(values) for change in values] for values in changes.values()]
     first = ", ".join(f"{s['name']} from layer {s['first_large_layer']}" for s in row["sections"])
-    books = [[str(k + 1) for k in range(len(ours))], [str(k) for k in changes]]
     return Chart(
         "perturbation",
         "Which layers change when a phrasebook is changed",
         f"Large changes begin: {first}.",
         [
-            Heatmap("Ours", ours, "layer", "phrasebook", layer_names(row["layers"]), books[0]),
+            Heatmap("Ours", ours, "layer", "phrasebook", numbered(row["layers"]), numbered(len(ours))),
             Heatmap(
                 "Published: Llama-3.2-3B, MLT(5, 8)",
                 theirs,
                 "layer (0 is the embedding)",
                 "phrasebook",
-                layer_names(len(theirs[0]) - 1, first=0),
-                books[1],
+                numbered(len(theirs[0]) - 1, first=0),
+                numbered(len(theirs)),
                 published=True,
             ),
         ],

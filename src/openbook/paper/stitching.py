@@ -10,7 +10,7 @@ from openbook.paper.curricula import CURVES, llama, student
 from openbook.paper.experiment import Experiment, Rows, Scale, Unit
 from openbook.paper.models import Models
 from openbook.paper.published import published
-from openbook.probes.draw import json_of, layer_names, stitch_chart, windows_text
+from openbook.probes.draw import json_of, numbered, stitch_chart, windows_text
 from openbook.report.claims import Claim, judge, unmeasured
 
 REACHED = 0.9
@@ -86,7 +86,7 @@ def _published() -> Chart:
     for line in lines:
         values = maps.setdefault(line["phrasebook"], [[None] * depth for _ in range(depth)])
         values[line["first"] - 1][line["last"] - 1] = line["accuracy"]
-    layers = layer_names(depth)
+    layers = numbered(depth)
     return Chart(
         "stitching-published",
         "Published, not ours: Llama-3.2-3B, MLT(5, 8), annealing on 100,000 samples",

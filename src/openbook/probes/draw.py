@@ -28,7 +28,7 @@ def stitch_chart(maps: Sequence[Json], labels: Sequence[str] | None = None, name
     """A heatmap for each section dropped, for every pair of models; `labels` say which trained model each map is of."""
     labels = [trained_label(result) for result in maps] if labels is None else labels
     sections = [(label, s) for label, result in zip(labels, maps, strict=True) for s in result["sections"]]
-    layers = layer_names(maps[0]["layers"])
+    layers = numbered(maps[0]["layers"])
     smallest = [f"{label}, {s['name']}: {windows_text(s['smallest_windows'])}" for label, s in sections]
     return Chart(
         name,
@@ -84,8 +84,9 @@ def windows_text(windows: Iterable[Sequence[int]]) -> str:
     return ", ".join(f"{first} to {last}" if first != last else f"{first}" for first, last in windows) or "none"
 
 
-def layer_names(last: int, first: int = 1) -> list[str]:
-    return [str(layer) for layer in range(first, last + 1)]
+def numbered(last: int, first: int = 1) -> list[str]:
+    """Names of layers, places or sections by their number."""
+    return [str(number) for number in range(first, last + 1)]
 
 
 def perturb_chart(result: Json, name: str = "perturbation-maps") -> Chart:
@@ -188,16 +189,17 @@ def doubt_table(result: Json) -> Table:
 def _layers_over_places(
     title: str, values: Sequence[Sequence[Number]], places: Sequence[Json], first: int = 1, marked: int | None = None
 ) -> Heatmap:
-    """Layers from `first` on over places, which are grouped by the string they belong to."""
+    """Layers over places, which are grouped by their string. The first layer is at the bottom, as in the paper."""
+    last = first + len(values) - 1
     strings = [(f"s_{string}", len(list(group))) for string, group in itertools.groupby(p["string"] for p in places)]
     return Heatmap(
         title,
-        values,
+        values[::-1],
         "place (thoughts, then answer)",
         "layer",
-        [str(place + 1) for place in range(len(places))],
-        layer_names(first + len(values) - 1, first),
-        outlined=[] if marked is None else [(marked - first, place) for place in range(len(places))],
+        numbered(len(places)),
+        numbered(last, first)[::-1],
+        outlined=[] if marked is None else [(last - marked, place) for place in range(len(places))],
         groups=strings if len(strings) > 1 else (),
     )
 
