@@ -217,12 +217,13 @@ def judge(logits: Tensor, batch: dict[str, Tensor], source: Source) -> Floats:
     """The share of right answer tokens and the loss of each example, for every row: [R, 2, B]."""
     answers = batch["answers"][:, 1:]
     targets = batch["input_ids"][:, 1:][answers].repeat(len(logits))
-    guess = logits.argmax(-1).reshape(-1)
-    right = source.score(guess.cpu().numpy(), targets.cpu().numpy()).mean(-1)
-    loss = functional.cross_entropy(logits.float().flatten(0, 1), targets, reduction="none").double().cpu().numpy()
-    owner = answers.nonzero(as_tuple=True)[0].cpu().numpy()
-    share = (owner == np.arange(len(answers))[:, None]) / np.bincount(owner)[:, None]  # [B, answer tokens]
-    return np.stack([right.reshape(len(logits), -1) @ share.T, loss.reshape(len(logits), -1) @ share.T], 1)
+    parts = source.score(logits.argmax(-1).flatten().cpu().numpy(), targets.cpu().numpy())
+    right = torch.from_numpy(parts.mean(-1)).reshape(logits.shape[:2])
+    loss = functional.cross_entropy(logits.float().flatten(0, 1), targets, reduction="none").reshape(right.shape)
+    owner = answers.nonzero(as_tuple=True)[0].cpu()
+    share = functional.one_hot(owner, len(answers)).double().T.contiguous()  # [B, answer tokens]
+    share /= share.sum(1, keepdim=True)
+    return torch.stack([right @ share.T, loss.double().cpu() @ share.T], 1).numpy()
 
 
 def section_map(name: str, stitcher: Stitcher, scores: dict[Window | None, Floats], own_scores: Floats) -> SectionMap:
