@@ -9,7 +9,7 @@ from openbook.paper.experiment import Experiment, Rows, Scale, Unit
 from openbook.paper.models import Models
 from openbook.report.claims import Claim, judge, unmeasured
 
-SIZES = ("embedding_size", "attention_layers", "mlp_layers")
+SOURCES = ("surrogate", "context", "weights")  # what the characters of an output are compared with
 
 
 def configs(scale: Scale) -> list[Unit]:
@@ -23,68 +23,79 @@ def configs(scale: Scale) -> list[Unit]:
 
 
 def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
-    from openbook.theory.construction.transformer import SCALE
     from openbook.theory.construction.verify import verify
 
-    found = verify(
-        config["depth"],
-        config["chars"],
-        SCALE,
-        config["strings"],
-        config["codebooks"],
-        config["seed"],
-        lambda *_, **__: None,
-    )
-    return [found.to_json()]
+    return [verify(**config)]
 
 
 def draw(rows: Rows) -> list[Chart | Table]:
     if not rows:
         return []
     row = rows[0]
-    size = f"MLT({row['depth']}, {row['chars']})"
-    scales = row["scales"]
+    scales, outside = row["scales"], row["outside"]
+    measured = {
+        "after the shift": [s["shift"] for s in scales],
+        "after reading the context": [s["context"] for s in scales],
+    }
+    measured |= {f"output, {name}": [s["output"][name] for s in scales] for name in scales[0]["output"]}
     lines = [
-        Series("after the shift", [(s["scale"], s["shift"]) for s in scales], 0),
-        Series("after reading the context", [(s["scale"], s["context"]) for s in scales], 1),
+        Series(name, [(s["scale"], value) for s, value in zip(scales, values, strict=True)], colour)
+        for colour, (name, values) in enumerate(measured.items())
     ]
-    for place, name in enumerate(scales[0]["output"]):
-        lines.append(Series(f"output, {name}", [(s["scale"], s["output"][name]) for s in scales], 2 + place))
-    outside = row["outside"]
-    kinds = (("characters_as_context", "as the context says", 0), ("characters_as_weights", "as the weights say", 1))
-    mixed = [Series(label, [(case["strength"], case[key]) for case in outside], colour) for key, label, colour in kinds]
-    modes = [[m["name"], f"{m['strings']:,}", str(m["mismatches"]), f"{m['deviation']:.1e}"] for m in row["modes"]]
-    sizes = [[name.replace("_", " "), _short(row[name]), _short(row["lemma"][name])] for name in row["lemma"]]
+    kinds = {"characters_as_context": "as the context says", "characters_as_weights": "as the weights say"}
+    mixed = [
+        Series(label, [(case["strength"], case[key]) for case in outside], colour)
+        for colour, (key, label) in enumerate(kinds.items())
+    ]
+    products, deviation = Axis("scale N of the products", "log", "si"), Axis("largest deviation", "log")
+    chart = Chart(
+        "construction",
+        f"How exact the construction is, MLT({row['depth']}, {row['chars']})",
+        f"{row['mismatches']} of {row['strings']:,} strings are translated wrongly; the largest deviation of an "
+        f"output from the surrogate is {row['deviation']:.1e}.",
+        [
+            Panel("Deviation from the surrogate", products, deviation, lines),
+            Panel(
+                "Outside the lemma: context and weights disagree",
+                Axis("strength of the weights"),
+                share("characters"),
+                mixed,
+            ),
+        ],
+        "float32. Each level's normalisation removes most of the error of its products. Right: the context holds "
+        "one codebook and the weights, times a strength, another; the lemma says nothing of this case.",
+    )
+    deviations = [
+        [f"{s['scale']:g}", *(f"{values[i]:.0e}" for values in measured.values())] for i, s in enumerate(scales)
+    ]
     return [
-        Chart(
-            "construction",
-            f"How exact the construction is, {size}",
-            f"{row['mismatches']} of {row['strings']:,} strings are translated wrongly; the largest deviation of an "
-            f"output from the surrogate is {row['deviation']:.1e}.",
-            [
-                Panel(
-                    "Deviation from the surrogate",
-                    Axis("scale N of the products", "log", "si"),
-                    Axis("largest deviation", "log"),
-                    lines,
-                ),
-                Panel(
-                    "Outside the lemma: context and weights disagree",
-                    Axis("strength of the weights"),
-                    share("characters"),
-                    mixed,
-                ),
-            ],
-            "float32. Each level's normalisation removes most of the error of its products. Right: the context holds "
-            "one codebook and the weights, times a strength, another; the lemma says nothing of this case.",
-        ),
+        chart,
         Table(
             "construction-modes",
             "Strings against the oracle",
             ["rules are in", "strings", "mismatches", "largest deviation"],
-            modes,
+            [[m["name"], f"{m['strings']:,}", str(m["mismatches"]), f"{m['deviation']:.1e}"] for m in row["modes"]],
         ),
-        Table("construction-sizes", "Sizes against the lemma", ["", "module", "lemma"], sizes),
+        Table(
+            "construction-sizes",
+            "Sizes against the lemma",
+            ["", "module", "lemma"],
+            [[name.replace("_", " "), _short(row[name]), _short(value)] for name, value in row["lemma"].items()],
+        ),
+        Table("construction-scales", "Largest deviation from the surrogate against N", ["N", *measured], deviations),
+        Table(
+            "construction-outside",
+            "Outside the conditions: the context holds one codebook, the weights another",
+            ["strength of the weights", "as the surrogate", "as the context", "as the weights", "deviation"],
+            [
+                [
+                    f"{case['strength']:g}",
+                    *(f"{case[f'characters_as_{k}']:.0%}" for k in SOURCES),
+                    f"{case['deviation']:.2f}",
+                ]
+                for case in outside
+            ],
+        ),
     ]
 
 
@@ -102,7 +113,7 @@ def claims(rows: Rows) -> list[Claim]:
     row = rows[0]
     numbers = {"strings": row["strings"], "mismatches": row["mismatches"], "largest deviation": row["deviation"]}
     counts = {
-        name.replace("_", " "): f"{_short(row[name])}, lemma {_short(row['lemma'][name])}" for name in row["lemma"]
+        name.replace("_", " "): f"{_short(row[name])}, lemma {_short(value)}" for name, value in row["lemma"].items()
     }
     same = all(row[name] == value for name, value in row["lemma"].items())
     return [judge(claim, row["mismatches"] == 0, numbers, threshold), judge(sizes, same, counts, rule)]

@@ -70,8 +70,8 @@ class Recipe:
 
 
 @dataclass
-class Run:
-    """What a run left behind: the weights and, at a few steps, how much of the codebook they hold."""
+class TrainedWeights:
+    """What training left: the weights and, at a few steps, how much of the codebook they hold."""
 
     recipe: Recipe
     depth: int
@@ -181,7 +181,9 @@ def accuracy(weights: Sequence[Tensor], codebook: Codebook, strings: Any, length
     return float(right[inside].mean() / 2)
 
 
-def train(codebook: Codebook, recipe: Recipe, advance: Advance = lambda *_, **__: None, points: int = 40) -> Run:
+def train(
+    codebook: Codebook, recipe: Recipe, advance: Advance = lambda *_, **__: None, points: int = 40
+) -> TrainedWeights:
     """The experiment: returns the run with `points` measurements of recovery along the way."""
     recipe.check()
     depth, chars, batch = codebook.depth, codebook.chars, recipe.batch
@@ -208,7 +210,7 @@ def train(codebook: Codebook, recipe: Recipe, advance: Advance = lambda *_, **__
             curve.append({"step": step + 1, "recovered_by_layer": shares, "loss": loss.item()})
             advance(0, note=f"{np.mean(shares):.0%} of the columns")
         advance(1)
-    run = Run(recipe, depth, chars, [weight.detach() for weight in learner.weights], curve)
+    run = TrainedWeights(recipe, depth, chars, [weight.detach() for weight in learner.weights], curve)
     run.hidden = float(hidden.mean())
     run.recovered_of_hidden = float(recovered(run.weights, codebook)[hidden].mean()) if hidden.any() else 0.0
     held_out, sizes = random_inputs(chars, 512, lengths, recipe.seed, 10**9, stream="construct")

@@ -21,17 +21,17 @@ from openbook.base.randomness import generator
 from openbook.task import Codebook, Translation, random_inputs, translate_batch
 from openbook.theory.construction.context import full_context, partial_context
 from openbook.theory.construction.layers import Memory, Mlp, RelativeAttention
-from openbook.theory.construction.transformer import ConstructedTransformer
+from openbook.theory.construction.transformer import SCALE, ConstructedTransformer
 
 SCALES = (10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 STRENGTHS = (0.1, 0.25, 0.45, 0.75, 1.0)
 CHUNK = 1000  # strings in one pass
-Advance = Callable[..., None]
+Advance = Callable[..., object]
 
 
 @dataclass(frozen=True)
-class Mode:
-    """How the rules of a codebook are divided between context and weights, and how the strings came out."""
+class DivisionResult:
+    """How the strings came out under one way to divide the rules of a codebook between context and weights."""
 
     name: str
     strings: int
@@ -40,8 +40,8 @@ class Mode:
 
 
 @dataclass(frozen=True)
-class Scale:
-    """Deviations at one scale N: of the two products it is in, and of the output in each mode."""
+class ScaleResult:
+    """Deviations at one scale N: of the two products it is in, and of the output under each division."""
 
     scale: float
     shift: float
@@ -61,48 +61,39 @@ class Disagreement:
     deviation: float
 
 
-@dataclass(frozen=True)
-class Verification:
-    """Everything `openbook construct verify` reports."""
+def verify(
+    depth: int,
+    chars: int,
+    strings: int,
+    codebooks: int,
+    seed: int = 0,
+    scale: float = SCALE,
+    advance: Advance = lambda *_: None,
+) -> dict[str, Any]:
+    """Check at least `strings` strings, spread over `codebooks` random codebooks and the three divisions.
 
-    depth: int
-    chars: int
-    scale: float
-    codebooks: int
-    modes: list[Mode]
-    scales: list[Scale]
-    outside: list[Disagreement]
-    counts: dict[str, Any]
-    lemma: dict[str, Any]
-
-    @property
-    def strings(self) -> int:
-        return sum(mode.strings for mode in self.modes)
-
-    @property
-    def mismatches(self) -> int:
-        return sum(mode.mismatches for mode in self.modes)
-
-    @property
-    def holds(self) -> bool:
-        return self.mismatches == 0 and all(self.counts[name] == value for name, value in self.lemma.items())
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "depth": self.depth,
-            "chars": self.chars,
-            "scale": self.scale,
-            "holds": self.holds,
-            "strings": self.strings,
-            "codebooks": self.codebooks,
-            "mismatches": self.mismatches,
-            "deviation": max(mode.deviation for mode in self.modes),
-            **self.counts,
-            "lemma": self.lemma,
-            "modes": [asdict(mode) for mode in self.modes],
-            "scales": [asdict(scale) for scale in self.scales],
-            "outside": [asdict(row) for row in self.outside],
-        }
+    It `holds` if no string is translated wrongly and every size is the lemma's.
+    """
+    if strings < 1 or codebooks < 1:
+        raise InputError(f"{strings} strings of {codebooks} codebooks: give at least 1 of both")
+    model = ConstructedTransformer(depth, chars, scale)
+    modes = check_divisions(model, codebooks, -(-strings // (3 * codebooks)), seed, advance)
+    counts, mismatches = count(model), sum(mode.mismatches for mode in modes)
+    return {
+        "depth": depth,
+        "chars": chars,
+        "scale": scale,
+        "holds": mismatches == 0 and counts == lemma(depth, chars),
+        "strings": sum(mode.strings for mode in modes),
+        "codebooks": codebooks,
+        "mismatches": mismatches,
+        "deviation": max(mode.deviation for mode in modes),
+        **counts,
+        "lemma": lemma(depth, chars),
+        "modes": [asdict(mode) for mode in modes],
+        "scales": [asdict(at_scale(depth, chars, value, seed)) for value in SCALES],
+        "outside": [asdict(row) for row in disagreements(model, seed)],
+    }
 
 
 def divisions(codebook: Codebook, seed: int, index: int) -> Iterator[tuple[str, Tensor, Tensor]]:
@@ -133,52 +124,31 @@ def compare(
     return wrong, float((columns - target)[torch.from_numpy(inside)].abs().max())
 
 
-def verify(
-    depth: int, chars: int, scale: float, strings: int, codebooks: int, seed: int, advance: Advance
-) -> Verification:
-    """Check at least `strings` strings, spread over `codebooks` random codebooks and the three divisions."""
-    if strings < 1 or codebooks < 1:
-        raise InputError(f"{strings} strings of {codebooks} codebooks: both are at least 1")
-    model = ConstructedTransformer(depth, chars, scale)
-    each = -(-strings // (3 * codebooks))
-    modes = check_modes(model, codebooks, each, seed, advance)
-    return Verification(
-        depth,
-        chars,
-        scale,
-        codebooks,
-        modes,
-        [_at_scale(depth, chars, value, seed) for value in SCALES],
-        disagreements(model, seed),
-        count(model),
-        lemma(depth, chars),
-    )
-
-
-def check_modes(
-    model: ConstructedTransformer, codebooks: int, each: int, seed: int, advance: Advance = lambda *_, **__: None
-) -> list[Mode]:
+def check_divisions(
+    model: ConstructedTransformer, codebooks: int, each: int, seed: int, advance: Advance = lambda *_: None
+) -> list[DivisionResult]:
     """Every division of every codebook on `each` strings of its own, of 2 to 40 characters."""
-    found: dict[str, list[tuple[NDArray[np.bool_], float]]] = {}
+    compared: dict[str, list[tuple[NDArray[np.bool_], float]]] = {}
     item, empty = 0, model.remember(torch.zeros(model.depth, model.chars**2, model.chars**2))
     for index in range(codebooks):
         codebook = Codebook.sample(model.depth, model.chars, seed, index)
         for name, context, weights in divisions(codebook, seed, index):
             model.store(weights)
             memories = model.remember(context, like=empty) if context.any() else empty
-            for done in range(0, each, CHUNK):
-                part = min(CHUNK, each - done)
-                inputs, lengths = random_inputs(model.chars, part, (2, 40), seed, item + done)
-                found.setdefault(name, []).append(compare(model, memories, translate_batch(codebook, inputs, lengths)))
+            for start in range(0, each, CHUNK):
+                part = min(CHUNK, each - start)
+                inputs, lengths = random_inputs(model.chars, part, (2, 40), seed, item + start)
+                translation = translate_batch(codebook, inputs, lengths)
+                compared.setdefault(name, []).append(compare(model, memories, translation))
                 advance(part)
             item += each
     return [
-        Mode(name, sum(len(w) for w, _ in rows), int(sum(w.sum() for w, _ in rows)), max(d for _, d in rows))
-        for name, rows in found.items()
+        DivisionResult(name, sum(len(w) for w, _ in rows), int(sum(w.sum() for w, _ in rows)), max(d for _, d in rows))
+        for name, rows in compared.items()
     ]
 
 
-def _at_scale(depth: int, chars: int, scale: float, seed: int) -> Scale:
+def at_scale(depth: int, chars: int, scale: float, seed: int) -> ScaleResult:
     """Deviations at scale N, on 32 strings for each division of one codebook."""
     model = ConstructedTransformer(depth, chars, scale)
     codebook = Codebook.sample(depth, chars, seed)
@@ -194,8 +164,8 @@ def _at_scale(depth: int, chars: int, scale: float, seed: int) -> Scale:
     image = torch.from_numpy(codebook.tables[0].astype(np.int64))[first]
     off_shift = shifted[:, columns, basis.axes("left")] - functional.one_hot(first, size)
     off_context = attended[:, columns, basis.axes("right")] - functional.one_hot(image, size)
-    modes = check_modes(model, 1, 32, seed)
-    return Scale(
+    modes = check_divisions(model, 1, 32, seed)
+    return ScaleResult(
         scale,
         float(off_shift.abs().max()),
         float(off_context.abs().max()),

@@ -29,7 +29,7 @@ from openbook.task.alphabet import check_size
 from openbook.task.phrasebook import Table, sample_tables
 from openbook.theory.surrogate.censored import growth, is_identified, median_interval
 from openbook.theory.surrogate.factored import backward, forward, marginals, one_hot_marginals, weight_gradient
-from openbook.theory.surrogate.learn import SWEEPS, Plan, learn
+from openbook.theory.surrogate.learn import SWEEPS, LearnerConfig, learn
 from openbook.theory.surrogate.model import Floats, softmax
 
 VANILLA_PAIRS = 16  # bigrams of the fresh string of each step: short strings serve vanilla descent best
@@ -40,8 +40,8 @@ TICK = 1.05  # exams are held when the characters seen have grown by this factor
 
 
 @dataclass(frozen=True)
-class GapStudy:
-    """The grid: each alphabet size with every depth up to `depth` (and up to twice that with context)."""
+class GapGrid:
+    """What to measure: each alphabet size with every depth up to `depth` (and up to twice that with context)."""
 
     chars: Sequence[int] = (2, 3, 4)
     depth: int = 5
@@ -113,14 +113,14 @@ def vanilla(
     return needed_s.reshape(len(rates), seeds)
 
 
-def with_context(algorithm: str, depth: int, chars: int, seeds: int, seed: int) -> NDArray[np.float64]:
+def with_context(arm: str, depth: int, chars: int, seeds: int, seed: int) -> NDArray[np.float64]:
     """Characters until a context-enhanced learner has recovered each codebook: [codebook]."""
     needed = np.full(seeds, np.inf)
     for index in range(seeds):
-        plan = Plan("full" if algorithm == "enhanced" else "search", seed=seed + index)
-        run = learn(plan, Codebook.sample(depth, chars, seed, index))
-        if run.complete:
-            needed[index] = run.characters
+        config = LearnerConfig("full" if arm == "enhanced" else "search", seed=seed + index)
+        result = learn(config, Codebook.sample(depth, chars, seed, index))
+        if result.complete:
+            needed[index] = result.characters
     return needed
 
 
@@ -141,25 +141,25 @@ def _point(arm: str, depth: int, chars: int, needed: NDArray[np.float64], limit:
     }
 
 
-def measure(study: GapStudy, advance: Callable[..., object] = lambda *_: None) -> list[dict[str, Any]]:
+def measure(grid: GapGrid, advance: Callable[..., object] = lambda *_: None) -> list[dict[str, Any]]:
     """One row for each arm, alphabet size and depth. Vanilla stops at the first depth where no run succeeds."""
-    study.check()
+    grid.check()
     rows = []
-    for chars in study.chars:
+    for chars in grid.chars:
         hopeless = False
-        for depth in range(1, 2 * study.depth + 1):
+        for depth in range(1, 2 * grid.depth + 1):
             for arm in ("enhanced", "search"):
-                needed = with_context(arm, depth, chars, study.seeds, study.seed)
+                needed = with_context(arm, depth, chars, grid.seeds, grid.seed)
                 limit = SWEEPS * depth * chars**2 * 20 * chars**2 if arm == "enhanced" else np.inf
                 rows.append(_point(arm, depth, chars, needed, float(limit)))
                 advance(1, f"n = {chars}, d = {depth}: {arm}")
-            if depth <= study.depth:
+            if depth <= grid.depth:
                 if not hopeless:
-                    by_rate = vanilla(depth, chars, study.seeds, study.budget, study.seed)
+                    by_rate = vanilla(depth, chars, grid.seeds, grid.budget, grid.seed)
                     best = min(
                         range(len(by_rate)), key=lambda r: (np.median(by_rate[r]), -np.isfinite(by_rate[r]).sum())
                     )
-                    row = _point("vanilla", depth, chars, by_rate[best], study.budget, rate=VANILLA_RATES[best])
+                    row = _point("vanilla", depth, chars, by_rate[best], grid.budget, rate=VANILLA_RATES[best])
                     rows.append(row)
                     hopeless = row["recovered"] == 0
                 advance(1, f"n = {chars}, d = {depth}: vanilla")

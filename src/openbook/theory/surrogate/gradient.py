@@ -39,7 +39,7 @@ DEEPER_RATES = RATES[:11]
 
 
 @dataclass(frozen=True)
-class Point:
+class DropSetting:
     """One mask rate on the first `books` phrasebooks, with the batch sizes that share its strings."""
 
     panel: str  # "batch" or "phrasebooks"
@@ -49,7 +49,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Study:
+class GradientGrid:
     """What to measure. The defaults are the paper's figure."""
 
     depth: int = 10
@@ -80,24 +80,26 @@ class Study:
         if self.pairs < 1:
             raise InputError(f"strings of {self.pairs} bigrams: use 1 or more")
 
-    def points(self) -> list[Point]:
-        by_batch = [Point("batch", rate, 1, tuple(self.batches)) for rate in self.rates]
+    def settings(self) -> list[DropSetting]:
+        by_batch = [DropSetting("batch", rate, 1, tuple(self.batches)) for rate in self.rates]
         across = [
-            Point("phrasebooks", rate, books, (ACROSS_BATCH,)) for books in self.books for rate in self.deeper_rates
+            DropSetting("phrasebooks", rate, books, (ACROSS_BATCH,))
+            for books in self.books
+            for rate in self.deeper_rates
         ]
         return by_batch + across
 
-    def pool(self, point: Point, mask: int) -> int:
+    def pool(self, setting: DropSetting, mask: int) -> int:
         """Strings computed for one mask: the largest batch for a quarter of the masks, a tenth of it for the rest.
 
         Small batches vary more from mask to mask than large ones, and would gain nothing from the whole pool.
         """
-        largest = max(point.batches)
-        return largest if mask < max(2, self.masks // 4) else max(-(-largest // 10), min(point.batches), 1)
+        largest = max(setting.batches)
+        return largest if mask < max(2, self.masks // 4) else max(-(-largest // 10), min(setting.batches), 1)
 
     def total(self) -> int:
         """Strings in all."""
-        return sum(self.pool(point, mask) for point in self.points() for mask in range(self.masks))
+        return sum(self.pool(setting, mask) for setting in self.settings() for mask in range(self.masks))
 
 
 def draw_mask(codebook: Codebook, rate: float, books: int, seed: int, index: int) -> Mask:
@@ -135,23 +137,23 @@ def predicted(g_bxq: Floats, image_q: Indices) -> tuple[Mask, Mask]:
     return largest_bq, at_bq < others_bq
 
 
-def measure_mask(study: Study, point: Point, index: int) -> dict[int, tuple[float, float]]:
+def measure_mask(grid: GradientGrid, setting: DropSetting, index: int) -> dict[int, tuple[float, float]]:
     """Both accuracies for each batch size under one mask of one codebook."""
-    codebook = Codebook.sample(study.depth, study.chars, study.seed, index)
-    mask_ik = draw_mask(codebook, point.rate, point.books, study.seed, index)
-    pool = study.pool(point, index)
-    first = index * max(*study.batches, ACROSS_BATCH)  # strings of its own for every mask
+    codebook = Codebook.sample(grid.depth, grid.chars, grid.seed, index)
+    mask_ik = draw_mask(codebook, setting.rate, setting.books, grid.seed, index)
+    pool = grid.pool(setting, index)
+    first = index * max(*grid.batches, ACROSS_BATCH)  # strings of its own for every mask
     parts = []
     for start in range(0, pool, CHUNK):
         count = min(CHUNK, pool - start)
         strings = random_inputs(
-            study.chars, count, (2 * study.pairs, 2 * study.pairs), study.seed, first + start, "gradient"
+            grid.chars, count, (2 * grid.pairs, 2 * grid.pairs), grid.seed, first + start, "gradient"
         )[0]
         g_sxq, image_q = column_gradients(codebook, mask_ik, strings)
         parts.append(g_sxq)
     g_sxq = np.concatenate(parts)
     rates = {}
-    for batch in point.batches:
+    for batch in setting.batches:
         whole = pool // batch
         if whole:
             g_bxq = g_sxq[: whole * batch].reshape(whole, batch, *g_sxq.shape[1:]).mean(1)
@@ -160,25 +162,25 @@ def measure_mask(study: Study, point: Point, index: int) -> dict[int, tuple[floa
     return rates
 
 
-def measure(study: Study, advance: Callable[..., object] = lambda *_: None) -> list[dict[str, Any]]:
+def measure(grid: GradientGrid, advance: Callable[..., object] = lambda *_: None) -> list[dict[str, Any]]:
     """One row for each panel, rate, number of phrasebooks and batch size, with intervals between masks."""
-    study.check()
+    grid.check()
     rows = []
-    for point in study.points():
-        found: dict[int, list[tuple[float, float]]] = {batch: [] for batch in point.batches}
-        for index in range(study.masks):
-            for batch, pair in measure_mask(study, point, index).items():
+    for setting in grid.settings():
+        found: dict[int, list[tuple[float, float]]] = {batch: [] for batch in setting.batches}
+        for index in range(grid.masks):
+            for batch, pair in measure_mask(grid, setting, index).items():
                 found[batch].append(pair)
-            advance(study.pool(point, index), f"drop rate {point.rate:g}, {point.books} phrasebook(s)")
+            advance(grid.pool(setting, index), f"drop rate {setting.rate:g}, {setting.books} phrasebook(s)")
         for batch, pairs in found.items():
             row: dict[str, Any] = {
-                "panel": point.panel,
-                "rate": point.rate,
-                "phrasebooks": point.books,
+                "panel": setting.panel,
+                "rate": setting.rate,
+                "phrasebooks": setting.books,
                 "batch": batch,
                 "masks": len(pairs),
-                "tuples": batch * study.pairs,
-                "chance": 1 / study.chars**2,
+                "tuples": batch * grid.pairs,
+                "chance": 1 / grid.chars**2,
             }
             for name, values in zip(("paper", "released"), zip(*pairs, strict=True), strict=True):
                 row[name], row[f"{name}_low"], row[f"{name}_high"] = clustered(values)
