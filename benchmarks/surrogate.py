@@ -14,7 +14,7 @@ import torch
 from _rows import Row, cpu_seconds, main
 from openbook.task import Codebook, coverable_inputs, random_inputs
 from openbook.theory.surrogate import dense
-from openbook.theory.surrogate.cone import Trainer
+from openbook.theory.surrogate.cone import ConeDescent
 from openbook.theory.surrogate.gradient import column_gradients, draw_mask
 from openbook.theory.surrogate.learn import Plan, learn
 from openbook.theory.surrogate.model import context, matricize, one_dropped
@@ -50,7 +50,7 @@ class Dense:
                 self.W_ixk[i] = (self.W_ixk[i] - RATE * gW_xk).clip(0, 1)
 
 
-def disagreement(trainer: Trainer, string: np.ndarray, masks: list[tuple[int, int]]) -> float:
+def disagreement(trainer: ConeDescent, string: np.ndarray, masks: list[tuple[int, int]]) -> float:
     """Largest difference between the gradients of steps and the dense ones, relative to the largest dense entry.
 
     The dense ones are in float64. The scale is that of all masks together: the gradient of a rule already learned is
@@ -77,7 +77,7 @@ def disagreement(trainer: Trainer, string: np.ndarray, masks: list[tuple[int, in
 def step_row(name: str, full: bool, noise: float, goal: float | None) -> Row:
     codebook = Codebook.sample(DEPTH, CHARS, 0)
     string = coverable_inputs(codebook, 1, 2 * PAIRS, 0)[0]
-    trainer = Trainer(codebook, string, np.clip(initial_weights(codebook, noise, 0), 0, 1))
+    trainer = ConeDescent(codebook, string, np.clip(initial_weights(codebook, noise, 0), 0, 1))
     size = CHARS**2
     masks = [(layer, column) for column in range(0, size, 5) for layer in range(DEPTH)]
     worst = disagreement(trainer, string, masks[:DEPTH])
@@ -115,7 +115,7 @@ def accuracy_row() -> Row:
     W_ixk = torch.zeros(DEPTH, CHARS**2, CHARS**2)
     C_ixk = torch.tensor(context(codebook, mask_ik), dtype=torch.float32)
     V_xj = torch.tensor(matricize(strings[0], CHARS)[0], dtype=torch.float32)
-    label_j = torch.tensor(Trainer(codebook, strings[0], W_ixk.numpy()).label_j)
+    label_j = torch.tensor(ConeDescent(codebook, strings[0], W_ixk.numpy()).label_j)
     Q_xk = dense.shift_matrix(CHARS)
     theirs = cpu_seconds(lambda: dense.gradient(W_ixk, C_ixk, V_xj, label_j, Q_xk, [0]))
     return Row("gradient accuracy, one string", 1e3 * ours, "ms", 1e3 * theirs, None, "ratio", "less")

@@ -8,7 +8,7 @@ import torch
 
 from openbook.task import Codebook, random_inputs
 from openbook.theory.surrogate import dense
-from openbook.theory.surrogate.cone import Trainer
+from openbook.theory.surrogate.cone import ConeDescent
 from openbook.theory.surrogate.model import Surrogate, context, matricize, one_dropped
 
 SIZES = [(1, 3, 20), (2, 3, 20), (3, 3, 1), (3, 4, 30), (5, 5, 60), (3, 10, 200), (10, 4, 40)]
@@ -24,12 +24,12 @@ def learned_weights(codebook: Codebook, seed: int) -> np.ndarray:
     return np.clip(touched * (wrong + right), 0, 1)
 
 
-def setting(depth: int, chars: int, pairs: int, trained: bool, seed: int) -> tuple[Trainer, np.ndarray, float]:
+def setting(depth: int, chars: int, pairs: int, trained: bool, seed: int) -> tuple[ConeDescent, np.ndarray, float]:
     """A trainer with one rule out of the context, and the dense loss and gradient for it."""
     codebook = Codebook.sample(depth, chars, seed)
     string = random_inputs(chars, 1, (2 * pairs, 2 * pairs), seed)[0][0]
     W_ixk = learned_weights(codebook, seed) if trained else Surrogate.zeros(depth, chars).W_ixk
-    trainer = Trainer(codebook, string, W_ixk)
+    trainer = ConeDescent(codebook, string, W_ixk)
     layer = seed % depth
     column = int(trainer.bigram_ij[layer, 0])
     trainer.refresh(layer, np.array([column]), in_context=False)
@@ -79,20 +79,20 @@ def test_a_confidently_wrong_column_is_not_left_to_the_cone():
     column = 5
     W_ixk = Surrogate.zeros(3, 4).W_ixk
     W_ixk[0, (codebook.tables[0, column] + 1) % 16, column] = 1
-    trainer = Trainer(codebook, string, W_ixk)
+    trainer = ConeDescent(codebook, string, W_ixk)
     assert (trainer.bigram_ij[0] == column).any()
     trainer.refresh(0, np.array([column]), in_context=False)
     assert trainer.gradient(0) is None
     trainer.refresh(0, np.array([column]))
     trainer.step(0, column, rate=1.0, full=True)
-    assert trainer.fallbacks == 1
+    assert trainer.exact_steps == 1
 
 
 def test_a_step_is_one_step_of_the_dense_algorithm():
     """Twenty steps of Algorithm 5 through the cone and through the dense formulas end in the same weights."""
     codebook = Codebook.sample(3, 3, 4)
     string = random_inputs(3, 1, (80, 80), 4)[0][0]
-    trainer = Trainer(codebook, string, Surrogate.zeros(3, 3).W_ixk)
+    trainer = ConeDescent(codebook, string, Surrogate.zeros(3, 3).W_ixk)
     W_ixk = torch.zeros(3, 9, 9, dtype=torch.float64)
     V_xj, Q_xk = torch.tensor(matricize(string, 3)[0]), dense.shift_matrix(3, torch.float64)
     for step in range(20):

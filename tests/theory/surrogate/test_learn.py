@@ -159,7 +159,7 @@ def test_full_at_wants_a_layer_to_stay_full():
         (LearnerConfig("search", "random", pairs=10), 2, r"never uses the rules for \(0, "),
         (LearnerConfig("layerwise", "random", pairs=10), 2, "not coverable"),
         (LearnerConfig("descent"), 3, "depth 2"),
-        (LearnerConfig("full", steps=0), 2, "budget of 0 steps"),
+        (LearnerConfig("full", steps=0), 2, "budget is 0 steps"),
         (LearnerConfig("full", rate=-1.0), 2, "learning rate"),
         (LearnerConfig("full", noise=-0.1), 2, "standard deviation"),
         (LearnerConfig("search", delta=1.5), 2, "delta is 1.5"),

@@ -28,9 +28,9 @@ from openbook.task import Codebook, random_inputs, translate_batch
 from openbook.task.alphabet import check_size
 from openbook.task.phrasebook import Table, sample_tables
 from openbook.theory.surrogate.censored import growth, is_identified, median_interval
-from openbook.theory.surrogate.factored import backward, forward, marginals, one_hot_marginals, weight_gradient
+from openbook.theory.surrogate.factored import clipped_step
 from openbook.theory.surrogate.learn import SWEEPS, LearnerConfig, learn
-from openbook.theory.surrogate.model import Floats, softmax
+from openbook.theory.surrogate.model import Floats
 
 VANILLA_PAIRS = 16  # bigrams of the fresh string of each step: short strings serve vanilla descent best
 VANILLA_RATES = (0.01, 0.03, 0.1, 0.3, 1.0)
@@ -91,16 +91,8 @@ def vanilla(
     due = length
     for step in range(budget // length):
         fresh = random_inputs(chars, seeds, (length, length), seed, step * seeds, f"gap {depth}")[0]
-        run = translate_batch(tables_sik[live_s], fresh[codebook_s[live_s]], chars=chars)
-        start_sj, label_sj = (
-            ends[:, 0::2].astype(np.int64) * chars + ends[:, 1::2] for ends in (run.inputs, run.outputs)
-        )
-        P_isxk = softmax(W_isxk)
-        M_isku = marginals(P_isxk)
-        passed = forward(P_isxk, M_isku, one_hot_marginals(start_sj, chars), label_sj)
-        G = backward(passed, P_isxk, M_isku, label_sj, range(depth))
-        for i in range(depth):
-            W_isxk[i] = np.clip(W_isxk[i] - rate_s[live_s] * weight_gradient(P_isxk[i], G[i]), 0, 1)
+        translation = translate_batch(tables_sik[live_s], fresh[codebook_s[live_s]], chars=chars)
+        W_isxk = clipped_step(W_isxk, 0.0, translation, rate_s[live_s])
         seen = (step + 1) * length
         if seen >= due:
             due = max(seen + length, int(seen * TICK))

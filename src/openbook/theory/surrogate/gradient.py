@@ -27,7 +27,7 @@ from openbook.base.errors import InputError
 from openbook.base.intervals import clustered
 from openbook.base.randomness import generator
 from openbook.task import Codebook, random_inputs, translate_batch
-from openbook.theory.surrogate.factored import Indices, backward, forward, marginals, one_hot_marginals, weight_gradient
+from openbook.theory.surrogate.factored import Indices, string_gradients, weight_gradient
 from openbook.theory.surrogate.model import Floats, Mask, context, softmax
 
 CHUNK = 4  # strings computed together: their arrays stay in the cache
@@ -115,14 +115,9 @@ def column_gradients(
     codebook: Codebook, mask_ik: Mask, strings: np.ndarray, dtype: type = np.float32
 ) -> tuple[Floats, Indices]:
     """The gradient in W_1 of each string's mean loss, at the dropped columns: [s, x, q]; and their images [q]."""
-    chars = codebook.chars
-    run = translate_batch(codebook, strings)
-    start_sj, label_sj = (ends[:, 0::2].astype(np.int64) * chars + ends[:, 1::2] for ends in (run.inputs, run.outputs))
     P_ixk: Floats = softmax(context(codebook, mask_ik)).astype(dtype)
-    M_iku = marginals(P_ixk)
-    U_suj: Floats = one_hot_marginals(start_sj, chars).astype(dtype)
     dropped_q = np.flatnonzero(mask_ik[0])
-    G_sxk = backward(forward(P_ixk, M_iku, U_suj, label_sj), P_ixk, M_iku, label_sj, [0])[0]
+    G_sxk = string_gradients(P_ixk, translate_batch(codebook, strings), [0])[0]
     return weight_gradient(P_ixk[0][:, dropped_q], G_sxk[:, :, dropped_q]), codebook.tables[0, dropped_q].astype(int)
 
 
