@@ -16,8 +16,8 @@ from openbook.figures.theme import check_path
 from openbook.paper import built_efficiency, construction, trainability
 from openbook.paper.experiment import Scale
 from openbook.task.phrasebook import Codebook
-from openbook.theory.construction.curricula import EXAM, LENGTHS
-from openbook.theory.construction.training import Recipe
+from openbook.theory.construction.curricula import LENGTHS
+from openbook.theory.construction.training import EXAM, Recipe
 from openbook.theory.construction.training import train as train_construction
 from openbook.theory.construction.transformer import SCALE
 from openbook.theory.construction.verify import verify as verify_construction

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,11 +12,13 @@ from openbook.paper.experiment import Experiment, Rows, Scale, Unit
 from openbook.paper.models import Models
 from openbook.paper.published import published
 from openbook.report.claims import Claim, judge, unmeasured
+from openbook.theory.surrogate.gradient import BATCHES, DEEPER_RATES, RATES, GradientGrid, measure
 
 METRICS = {
     "paper": ("Largest entry is the rule (the paper's definition)", None),
     "released": ("Right sign at the rule (the released code)", 0.5),
 }
+RATES_OF = {"rates": "batches", "deeper_rates": "books"}  # the rates of a unit are of the panels that it has
 FIGURES = {  # by what they vary: the name of a curve, and the title
     "batch": ("{:,} in a batch", "rules dropped from the first phrasebook, by strings in a batch"),
     "phrasebooks": ("from {} phrasebooks", "rules dropped from the first k phrasebooks, batches of 10 strings"),
@@ -26,12 +29,11 @@ def configs(scale: Scale) -> list[Unit]:
     if scale == "smoke":
         settings = {"rates": [0.1, 0.5], "batches": [1, 4], "books": [1, 2], "masks": 2, "pairs": 60}
         return [Unit({"depth": 2, "chars": 3, "seed": 0, **settings}, seconds=1.0)]
-    rates = [round(0.01 + 0.05 * k, 2) for k in range(20)]
-    batches, books, masks, seconds = [1, 2, 3, 10, 30, 100, 300, 1000], list(range(1, 11)), 16, (500.0, 200.0)
-    by_batch, by_book = rates, rates[:11]
+    by_batch, by_book, batches, books = list(RATES), list(DEEPER_RATES), list(BATCHES), list(range(1, 11))
+    masks, seconds = 16, (500.0, 200.0)
     if scale == "laptop":
         by_batch = [0.01, 0.06, 0.11, 0.16, 0.21, 0.31, 0.41, 0.51, 0.61, 0.71, 0.81, 0.96]
-        batches, books, by_book, masks, seconds = [1, 10, 100], [1, 2, 4, 7, 10], by_batch[:8], 8, (22.0, 14.0)
+        by_book, batches, books, masks, seconds = by_batch[:8], [1, 10, 100], [1, 2, 4, 7, 10], 8, (22.0, 14.0)
     base = {"depth": 10, "chars": 10, "seed": 0, "masks": masks, "pairs": 1000}
     return [
         Unit({**base, "rates": by_batch, "batches": batches, "books": []}, seconds[0]),
@@ -40,12 +42,14 @@ def configs(scale: Scale) -> list[Unit]:
 
 
 def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
-    from openbook.theory.surrogate.gradient import GradientGrid, measure
+    rates = {name: config["rates"] if config[key] else [] for name, key in RATES_OF.items()}
+    return measured(GradientGrid(**{**config, **rates}))
 
-    settings = {key: value for key, value in config.items() if key != "rates"}
-    by_batch, by_book = (config["rates"] if config[key] else [] for key in ("batches", "books"))
-    shared = {key: config[key] for key in ("depth", "chars", "pairs")}
-    return [{**shared, **row} for row in measure(GradientGrid(**settings, rates=by_batch, deeper_rates=by_book))]
+
+def measured(grid: GradientGrid, advance: Callable[..., object] = lambda *_: None) -> list[dict[str, Any]]:
+    """The rows of a grid, each with the task that they are of."""
+    task = {"depth": grid.depth, "chars": grid.chars, "pairs": grid.pairs}
+    return [{**task, **row} for row in measure(grid, advance)]
 
 
 def draw(rows: Rows) -> list[Chart | Table]:

@@ -20,10 +20,9 @@ from openbook.task import Codebook, Translation, random_inputs
 from openbook.task.alphabet import alphabets
 from openbook.task.source import Translations
 from openbook.theory.construction.fast import Rules, bigrams
-from openbook.theory.construction.training import Learner, Recipe, accuracy, rate_at
+from openbook.theory.construction.training import EXAM, Learner, Recipe, accuracy, rate_at
 
 LENGTHS = (20, 40)  # characters of a string, as in section 4.1
-EXAM = 512  # strings of the exam, none of which was trained on
 CHUNK = 1024  # positions whose curriculum is worked out at once
 _RULE = re.compile(r"(\S) (\S) -> (\S) (\S)")
 

@@ -17,6 +17,7 @@ are taken between masks.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -40,7 +41,7 @@ DEEPER_RATES = RATES[:11]
 
 @dataclass(frozen=True)
 class DropSetting:
-    """One mask rate on the first `books` phrasebooks, with the batch sizes that share its strings."""
+    """One drop rate on the first `books` phrasebooks, with the batch sizes that share its strings."""
 
     panel: str  # "batch" or "phrasebooks"
     rate: float
@@ -65,29 +66,26 @@ class GradientGrid:
     def check(self) -> None:
         for rate in (*self.rates, *self.deeper_rates):
             if not 0 < rate <= 1:
-                raise InputError(f"a drop rate is {rate}: rates are above 0 and at most 1")
+                raise InputError(f"a drop rate is {rate}: give rates above 0 and at most 1")
             if rate * self.chars**2 < LEAST_DROPPED:
                 raise InputError(
-                    f"a drop rate of {rate:g} drops next to none of {self.chars**2} rules: use a larger one"
+                    f"a drop rate of {rate:g} drops next to none of {self.chars**2} rules: give a larger one"
                 )
         for books in self.books:
             if not 1 <= books <= self.depth:
                 raise InputError(f"rules dropped from {books} phrasebooks, but there are {self.depth}: use 1 to depth")
-        if min(self.batches, default=0) < 1:
-            raise InputError(f"batch sizes {list(self.batches)}: give at least one, each 1 or more")
+        if self.rates and min(self.batches, default=0) < 1:
+            raise InputError(f"the batch sizes are {list(self.batches)}: give at least one, each 1 or more")
         if self.masks < 2:
-            raise InputError(f"{self.masks} masks: intervals are taken between masks, use 2 or more")
+            raise InputError(f"{self.masks} masks are too few for an interval between masks: use 2 or more")
         if self.pairs < 1:
-            raise InputError(f"strings of {self.pairs} bigrams: use 1 or more")
+            raise InputError(f"strings of {self.pairs} bigrams are too short: use 1 or more")
 
     def settings(self) -> list[DropSetting]:
+        """The points of both panels."""
         by_batch = [DropSetting("batch", rate, 1, tuple(self.batches)) for rate in self.rates]
-        across = [
-            DropSetting("phrasebooks", rate, books, (ACROSS_BATCH,))
-            for books in self.books
-            for rate in self.deeper_rates
-        ]
-        return by_batch + across
+        across = itertools.product(self.books, self.deeper_rates)
+        return by_batch + [DropSetting("phrasebooks", rate, books, (ACROSS_BATCH,)) for books, rate in across]
 
     def pool(self, setting: DropSetting, mask: int) -> int:
         """Strings computed for one mask: the largest batch for a quarter of the masks, a tenth of it for the rest.
@@ -98,7 +96,7 @@ class GradientGrid:
         return largest if mask < max(2, self.masks // 4) else max(-(-largest // 10), min(setting.batches), 1)
 
     def total(self) -> int:
-        """Strings in all."""
+        """Number of strings that are computed."""
         return sum(self.pool(setting, mask) for setting in self.settings() for mask in range(self.masks))
 
 
@@ -136,25 +134,22 @@ def measure_mask(grid: GradientGrid, setting: DropSetting, index: int) -> dict[i
     """Both accuracies for each batch size under one mask of one codebook."""
     codebook = Codebook.sample(grid.depth, grid.chars, grid.seed, index)
     mask_ik = draw_mask(codebook, setting.rate, setting.books, grid.seed, index)
-    pool = grid.pool(setting, index)
-    first = index * max(*grid.batches, ACROSS_BATCH)  # strings of its own for every mask
+    pool, length = grid.pool(setting, index), 2 * grid.pairs
+    first = index * max((*grid.batches, ACROSS_BATCH))  # strings of its own for every mask
     parts = []
     for start in range(0, pool, CHUNK):
         count = min(CHUNK, pool - start)
-        strings = random_inputs(
-            grid.chars, count, (2 * grid.pairs, 2 * grid.pairs), grid.seed, first + start, "gradient"
-        )[0]
+        strings = random_inputs(grid.chars, count, (length, length), grid.seed, first + start, "gradient")[0]
         g_sxq, image_q = column_gradients(codebook, mask_ik, strings)
         parts.append(g_sxq)
     g_sxq = np.concatenate(parts)
-    rates = {}
+    accuracies = {}
     for batch in setting.batches:
-        whole = pool // batch
-        if whole:
+        if whole := pool // batch:
             g_bxq = g_sxq[: whole * batch].reshape(whole, batch, *g_sxq.shape[1:]).mean(1)
             paper, released = predicted(g_bxq, image_q)
-            rates[batch] = float(paper.mean()), float(released.mean())
-    return rates
+            accuracies[batch] = float(paper.mean()), float(released.mean())
+    return accuracies
 
 
 def measure(grid: GradientGrid, advance: Callable[..., object] = lambda *_: None) -> list[dict[str, Any]]:
@@ -162,12 +157,12 @@ def measure(grid: GradientGrid, advance: Callable[..., object] = lambda *_: None
     grid.check()
     rows = []
     for setting in grid.settings():
-        found: dict[int, list[tuple[float, float]]] = {batch: [] for batch in setting.batches}
+        by_batch: dict[int, list[tuple[float, float]]] = {batch: [] for batch in setting.batches}
         for index in range(grid.masks):
-            for batch, pair in measure_mask(grid, setting, index).items():
-                found[batch].append(pair)
+            for batch, accuracies in measure_mask(grid, setting, index).items():
+                by_batch[batch].append(accuracies)
             advance(grid.pool(setting, index), f"drop rate {setting.rate:g}, {setting.books} phrasebook(s)")
-        for batch, pairs in found.items():
+        for batch, pairs in by_batch.items():
             row: dict[str, Any] = {
                 "panel": setting.panel,
                 "rate": setting.rate,
