@@ -11,7 +11,7 @@ from cyclopts import App, Parameter
 
 from openbook.base.console import out, progress
 from openbook.base.errors import InputError
-from openbook.figures.terminal import present
+from openbook.figures.terminal import numbers_of, present
 from openbook.figures.theme import check_path
 from openbook.paper import built_efficiency, construction, trainability
 from openbook.paper.experiment import Scale
@@ -72,7 +72,8 @@ def verify(
     check_path(chart)
     with progress(f"strings of MLT({depth}, {chars})", strings) as advance:
         result = verify_construction(depth, chars, strings, codebooks, seed, scale, advance)
-    present(construction.draw([result]), result, chart, json)
+    figures = construction.draw([result])
+    present([*figures, *numbers_of(figures)], result, chart, json)
     if not json:
         out.print("[green]holds[/]" if result["holds"] else "[red]FAILS[/]")
     return 0 if result["holds"] else FAILED
@@ -201,4 +202,5 @@ def efficiency(
         "rows": [{"curriculum": row["curve"], **{k: v for k, v in row.items() if k != "curve"}} for row in rows],
         "published_by_a_3b_model": built_efficiency.published_rows(),
     }
-    present(built_efficiency.draw(rows), data, chart, json)
+    figures = built_efficiency.draw(rows)
+    present([*figures, *numbers_of(figures)], data, chart, json)

@@ -10,7 +10,7 @@ from cyclopts import App, Parameter
 from openbook.base.console import progress
 from openbook.base.errors import InputError
 from openbook.figures.charts import Chart, Table
-from openbook.figures.terminal import present
+from openbook.figures.terminal import numbers_of, present
 from openbook.figures.theme import check_path
 from openbook.paper import dynamics, gradients
 from openbook.paper import gap as gap_figure
@@ -173,7 +173,8 @@ def gap(
         rows = gap_figure.measured(grid, advance)
     data = {"seeds": seeds, "budget": budget, "seed": seed, "rows": rows, "fits": gap_figure.fits_of(rows)}
     data["rows"] = [{key: value for key, value in row.items() if key != "fits"} for row in rows]
-    present(gap_figure.draw(rows), data, chart, json)
+    figures = gap_figure.draw(rows)
+    present([*figures, *numbers_of(figures)], data, chart, json)
 
 
 @surrogate.command
@@ -235,9 +236,9 @@ def gradient(
         seed=seed,
     )
     grid.check()
-    settings = {"depth": depth, "chars": chars, "pairs": pairs}
     with progress(f"gradients, MLT({depth}, {chars})", grid.total()) as advance:
         rows = measure(grid, advance)
-    drawn = [{**settings, **row} for row in rows]
-    figures = [gradients.both_figures(drawn), *gradients.draw(drawn)]
-    present(figures, {**settings, "masks": masks, "seed": seed, "rows": rows}, chart, json)
+    settings = {"depth": depth, "chars": chars, "pairs": pairs}
+    figures = [gradients.both_figures([{**settings, **row} for row in rows])]
+    data = {**settings, "masks": masks, "seed": seed, "rows": rows}
+    present([*figures, *numbers_of(figures)], data, chart, json)

@@ -14,7 +14,7 @@ from openbook.base import jobs
 from openbook.base.errors import InputError, nearest
 from openbook.base.files import write_json
 from openbook.figures.charts import Axis, Chart, Level, Panel, Series, Table, share
-from openbook.paper.curricula import CURVES, mean_by
+from openbook.paper.curricula import CURVES, mean_by, spread_by
 from openbook.paper.experiment import Experiment, Rows, Scale, Unit
 from openbook.paper.models import Models
 from openbook.paper.published import published
@@ -69,33 +69,31 @@ def run(config: dict[str, Any], models: Models | None = None) -> list[dict[str, 
 class UnitInFile:
     """A unit as work for the pool of worker processes: its rows are left in a file."""
 
-    unit: Unit
+    key: str
+    weight: float
+    config: dict[str, Any]
     path: Path
     needs: tuple[str, ...] = ()
 
-    @property
-    def key(self) -> str:
-        return self.path.stem
-
-    @property
-    def weight(self) -> float:
-        return self.unit.seconds
-
     def perform(self, report: Callable[[float, str], None]) -> None:
-        write_json(self.path, run(self.unit.config))
+        write_json(self.path, run(self.config))
 
 
 def measure(units: Sequence[Unit], processes: int, advance: Callable[..., object]) -> list[dict[str, Any]]:
     """The rows of units that are trained side by side; `advance` is told the samples of each one that is done."""
     with tempfile.TemporaryDirectory() as folder:
-        work = {f"unit {i}": UnitInFile(unit, Path(folder, f"unit {i}.json")) for i, unit in enumerate(units)}
+        paths = [Path(folder, f"{place}.json") for place in range(len(units))]
+        work = {
+            path.stem: UnitInFile(path.stem, unit.seconds, unit.config, path)
+            for path, unit in zip(paths, units, strict=True)
+        }
         for event in jobs.carry_out(list(work.values()), processes, Path(folder, "workers.log")):
-            config = work[event.key].unit.config
+            config = work[event.key].config
             if event.kind == "failed":
                 raise InputError(f"training on {config['samples']:,} samples ({config['curve']}): {event.note}")
             if event.kind == "done":
                 advance(config["samples"], note=f"{config['curve']}, n = {config['chars']}")
-        rows = [row for each in work.values() for row in json.loads(each.path.read_text())]
+        rows = [row for path in paths for row in json.loads(path.read_text())]
     return sorted(rows, key=lambda row: (row["chars"], NAMES.index(row["curve"]), row["samples"], row["seed"]))
 
 
@@ -106,15 +104,16 @@ def draw(rows: Rows) -> list[Chart | Table]:
     largest = max(row["samples"] for row in rows)
     ends = mean_by([row for row in rows if row["samples"] == largest], "curve")
     alt = ", ".join(f"{CURVES[name].label} {accuracy:.0%}" for name, accuracy in ends.items())
-    chart = Chart(
-        "construction-efficiency",
-        "Sample efficiency without pre-training: the transformer written by hand",
-        f"Accuracy with an empty context after {largest:,} samples: {alt}.",
-        [_panel([row for row in rows if row["chars"] == chars]) for chars in alphabets],
-        "Solid: this machine. Dashed and pale: published, Llama-3.2-3B on the same task. Not a race: this "
-        "model has the task's structure built in. Look at the order of the curves.",
-    )
-    return [chart, *(_table([row for row in rows if row["chars"] == chars]) for chars in alphabets)]
+    return [
+        Chart(
+            "construction-efficiency",
+            "Sample efficiency without pre-training: the transformer written by hand",
+            f"Accuracy with an empty context after {largest:,} samples: {alt}.",
+            [_panel([row for row in rows if row["chars"] == chars]) for chars in alphabets],
+            "Solid: this machine. Dashed and pale: published, Llama-3.2-3B on the same task. Not a race: this "
+            "model has the task's structure built in. Look at the order of the curves.",
+        )
+    ]
 
 
 def _panel(rows: Rows) -> Panel:
@@ -129,29 +128,13 @@ def _panel(rows: Rows) -> Panel:
         if others:
             points = sorted((row["samples"], row["accuracy"]) for row in others)
             behind.append(Series(label, points, colour, published=True))
-        by_size: dict[int, list[float]] = {}
-        for row in sorted((row for row in rows if row["curve"] == name), key=lambda row: row["samples"]):
-            by_size.setdefault(row["samples"], []).append(row["accuracy"])
-        if by_size:
-            means = [(size, sum(values) / len(values)) for size, values in by_size.items()]
-            several = any(len(values) > 1 for values in by_size.values())
-            spread = [(min(values), max(values)) for values in by_size.values()] if several else []
-            ours.append(Series(label, means, colour, spread))
+        here = [{**row, "low": row["accuracy"], "high": row["accuracy"]} for row in rows if row["curve"] == name]
+        if here:
+            spread = spread_by(here, "samples").values() if len({row["seed"] for row in here}) > 1 else ()
+            ours.append(Series(label, list(mean_by(here, "samples").items()), colour, list(spread)))
     samples = Axis("training samples, one epoch", "log", "si")
     chance = [Level(1 / chars, "chance")]
     return Panel(f"MLT({depth}, {chars})", samples, share("accuracy, empty context"), [*behind, *ours], chance)
-
-
-def _table(rows: Rows) -> Table:
-    """Mean accuracy of each curriculum at each size."""
-    chars, sizes = rows[0]["chars"], sorted({row["samples"] for row in rows})
-    cells = []
-    for name in NAMES:
-        if here := [row for row in rows if row["curve"] == name]:
-            means = mean_by(here, "samples")
-            cells.append([name, *(f"{means[size]:.1%}" if size in means else "" for size in sizes)])
-    title = f"Accuracy with an empty context, {chars} characters; a guess is {1 / chars:.1%}"
-    return Table(f"construction-efficiency-{chars}", title, ["curriculum", *(f"{n:,}" for n in sizes)], cells)
 
 
 def published_rows() -> list[dict[str, Any]]:

@@ -9,8 +9,6 @@ from openbook.paper.experiment import Experiment, Rows, Scale, Unit
 from openbook.paper.models import Models
 from openbook.report.claims import Claim, judge, unmeasured
 
-SOURCES = ("surrogate", "context", "weights")  # what the characters of an output are compared with
-
 
 def configs(scale: Scale) -> list[Unit]:
     depth, chars, strings, codebooks, seconds = {
@@ -65,9 +63,6 @@ def draw(rows: Rows) -> list[Chart | Table]:
         "float32. Each level's normalisation removes most of the error of its products. Right: the context holds "
         "one codebook and the weights, times a strength, another; the lemma says nothing of this case.",
     )
-    deviations = [
-        [f"{s['scale']:g}", *(f"{values[i]:.0e}" for values in measured.values())] for i, s in enumerate(scales)
-    ]
     return [
         chart,
         Table(
@@ -81,20 +76,6 @@ def draw(rows: Rows) -> list[Chart | Table]:
             "Sizes against the lemma",
             ["", "module", "lemma"],
             [[name.replace("_", " "), _short(row[name]), _short(value)] for name, value in row["lemma"].items()],
-        ),
-        Table("construction-scales", "Largest deviation from the surrogate against N", ["N", *measured], deviations),
-        Table(
-            "construction-outside",
-            "Outside the conditions: the context holds one codebook, the weights another",
-            ["strength of the weights", "as the surrogate", "as the context", "as the weights", "deviation"],
-            [
-                [
-                    f"{case['strength']:g}",
-                    *(f"{case[f'characters_as_{k}']:.0%}" for k in SOURCES),
-                    f"{case['deviation']:.2f}",
-                ]
-                for case in outside
-            ],
         ),
     ]
 

@@ -64,6 +64,7 @@ def draw(rows: Rows) -> list[Chart | Table]:
         panels.append(
             Panel(f"n = {chars} characters", Axis("depth d"), Axis("characters until learned", "log", "si"), series)
         )
+    stopped = sum(row["runs"] - row["recovered"] for row in rows)
     growths = fits_of(rows)
     steep = [
         f"without context each level multiplies the input by {fit['growth']:.1f} at n = {fit['chars']}"
@@ -81,10 +82,9 @@ def draw(rows: Rows) -> list[Chart | Table]:
             "Characters of input until a codebook is learned",
             "; ".join(steep) + "; with context it grows like a power of the depth.",
             panels,
-            "Medians with 95 % intervals. Runs stopped by their budget count as more than the budget; no context is "
-            "drawn up to the depth at which half of its runs still succeed.",
+            f"Medians with 95 % intervals. Runs stopped by their budget ({stopped}) count as more than the budget; no "
+            "context is drawn up to the depth at which half of its runs still succeed.",
         ),
-        _medians(rows),
         Table(
             "gap-growth",
             "Growth from depth 2 on, stopped runs counted as such",
@@ -93,34 +93,6 @@ def draw(rows: Rows) -> list[Chart | Table]:
             "The theorems: n^Ω(d) without context; O(n⁶ d log(nd)) for search, a power of d a little above 1.",
         ),
     ]
-
-
-def _medians(rows: Rows) -> Table:
-    """Characters needed, a row for each size."""
-    by_point = {(row["chars"], row["depth"], row["arm"]): row for row in rows}
-    cells = [
-        [str(n), str(d), *(_needed(by_point.get((n, d, arm))) for arm in ARMS)]
-        for n, d in sorted({(n, d) for n, d, _ in by_point})
-    ]
-    header = ["n", "d", "no context", "context, descent", "context, search"]
-    return Table("gap-medians", "Characters until learned: median (95 % interval) runs that ended", header, cells)
-
-
-def _needed(row: dict[str, Any] | None) -> str:
-    if row is None:
-        return ""
-    median, low, high = (
-        f">{_short(row['censored_at'])}" if row[key] is None else _short(row[key]) for key in ("median", "low", "high")
-    )
-    return f"{median} ({low}-{high}) {row['recovered']}/{row['runs']}"
-
-
-def _short(value: float) -> str:
-    """Three digits are enough for a table: 950, 1.28k, 16.2k, 1.05M."""
-    for unit, name in ((1e6, "M"), (1e3, "k")):
-        if value >= unit:
-            return f"{value / unit:.3g}{name}"
-    return f"{value:.0f}"
 
 
 def claims(rows: Rows) -> list[Claim]:

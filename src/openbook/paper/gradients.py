@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -43,13 +42,8 @@ def configs(scale: Scale) -> list[Unit]:
 
 def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
     rates = {name: config["rates"] if config[key] else [] for name, key in RATES_OF.items()}
-    return measured(GradientGrid(**{**config, **rates}))
-
-
-def measured(grid: GradientGrid, advance: Callable[..., object] = lambda *_: None) -> list[dict[str, Any]]:
-    """The rows of a grid, each with the task that they are of."""
-    task = {"depth": grid.depth, "chars": grid.chars, "pairs": grid.pairs}
-    return [{**task, **row} for row in measure(grid, advance)]
+    task = {key: config[key] for key in ("depth", "chars", "pairs")}
+    return [{**task, **row} for row in measure(GradientGrid(**{**config, **rates}))]
 
 
 def draw(rows: Rows) -> list[Chart | Table]:
@@ -62,7 +56,7 @@ def draw(rows: Rows) -> list[Chart | Table]:
         ends = sorted((row["rate"], row["paper"]) for row in here if row[kind] == largest)
         alt = ", ".join(f"{accuracy:.0%} at {rate:.0%}" for rate, accuracy in ends)
         alt = f"Accuracy by the paper's definition, {name.format(largest)}, by share of rules dropped: {alt}."
-        figures += [_chart(f"gradient-accuracy-{kind}", title, alt, _panels(kind, here), here), _table(kind, here)]
+        figures.append(_chart(f"gradient-accuracy-{kind}", title, alt, _panels(kind, here), here))
     return figures
 
 
@@ -105,20 +99,6 @@ def _panels(kind: str, rows: Rows) -> list[Panel]:
         x = Axis("share of rules dropped", form="percent", low=0)
         panels.append(Panel(title, x, share("accuracy"), series, [level]))
     return panels
-
-
-def _table(kind: str, rows: Rows) -> Table:
-    """Both measures in each cell, a row for each rate."""
-    values = sorted({row[kind] for row in rows})
-    cells = {(row["rate"], row[kind]): f"{row['paper']:.2f}/{row['released']:.2f}" for row in rows}
-    return Table(
-        f"gradient-accuracy-{kind}-table",
-        FIGURES[kind][1].capitalize(),
-        ["rules dropped", *(f"{value:,}" for value in values)],
-        [[f"{rate:.0%}", *(cells.get((rate, v), "") for v in values)] for rate in sorted({rate for rate, _ in cells})],
-        f"Each cell: the largest entry is the rule (chance {rows[0]['chance']:.2%}) / the gradient at the rule has the "
-        "right sign, the released code's measure (chance 50 %).",
-    )
 
 
 def claims(rows: Rows) -> list[Claim]:
