@@ -142,7 +142,7 @@ def published_rows() -> list[dict[str, Any]]:
     names = {CURVES[name].published for name in NAMES}
     keys = {"chars": "n", "curriculum": "curriculum", "samples": "num_samples", "accuracy": "acc_no_context"}
     rows = [row for row in published("sample_efficiency") if row["curriculum"] in names]
-    return [{key: row[theirs] for key, theirs in keys.items()} for row in rows]
+    return [{key: row[column] for key, column in keys.items()} for row in rows]
 
 
 def claims(rows: Rows) -> list[Claim]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -33,14 +34,11 @@ def configs(scale: Scale) -> list[Unit]:
     grid = sizes["overnight" if scale == "paper" else scale]
     units = [
         Unit({"algorithm": algorithm, "depth": d, "chars": n, "seed": 0}, seconds)
-        for d, n, seconds in grid
-        for algorithm in ("layerwise", "full")
+        for (d, n, seconds), algorithm in itertools.product(grid, ("layerwise", "full"))
     ]
     d, n, seconds = grid[0]
-    return [
-        *units,
-        Unit({"algorithm": "vanilla", "depth": d, "chars": n, "seed": 0, "steps": 4 * d * n * n}, 12 * seconds),
-    ]
+    control = {"algorithm": "vanilla", "depth": d, "chars": n, "seed": 0, "steps": 4 * d * n * n}
+    return [*units, Unit(control, 12 * seconds)]
 
 
 def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
@@ -58,21 +56,16 @@ def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
 def draw(rows: Rows) -> list[Chart | Table]:
     if not rows:
         return []
-    panels = []
+    points, panels = published("dynamics"), []
     for depth, chars in sorted({(row["depth"], row["chars"]) for row in rows}):
-        series = []
-        for algorithm in ("layerwise", "full"):
-            points = [
-                (row["step"], row["recovered"])
-                for row in published("dynamics")
-                if (row["depth"], row["chars"], row["algorithm"]) == (depth, chars, algorithm)
-            ]
-            if points:
-                series.append(Series(NAMES[algorithm], points, COLOURS[algorithm], published=True))
-        here = [row for row in rows if (row["depth"], row["chars"]) == (depth, chars)]
+        here, others = (
+            [row for row in some if (row["depth"], row["chars"]) == (depth, chars)] for some in (rows, points)
+        )
+        behind = {name: [(r["step"], r["recovered"]) for r in others if r["algorithm"] == name] for name in NAMES}
+        series = [Series(NAMES[name], line, COLOURS[name], published=True) for name, line in behind.items() if line]
         for row in sorted(here, key=lambda row: -len(row["algorithm"])):
-            points = [(point["step"], point["recovered"]) for point in row["curve"]]
-            series.append(Series(NAMES[row["algorithm"]], points, COLOURS[row["algorithm"]]))
+            line = [(point["step"], point["recovered"]) for point in row["curve"]]
+            series.append(Series(NAMES[row["algorithm"]], line, COLOURS[row["algorithm"]]))
         guess = [Level(1 / chars**2, "a guess")]
         panels.append(Panel(f"MLT({depth}, {chars}), all layers", Axis("step"), share(HELD), series, guess))
     ends = ", ".join(f"{NAMES[r['algorithm']]} on MLT({r['depth']}, {r['chars']}) {r['recovered']:.0%}" for r in rows)

@@ -82,22 +82,20 @@ def _panels(kind: str, rows: Rows) -> list[Panel]:
     """A panel for each measure: accuracy against the share of rules dropped, a curve for each value of `kind`."""
     values = sorted({row[kind] for row in rows})
     names = {value: (FIGURES[kind][0].format(value), ramp(place, len(values))) for place, value in enumerate(values)}
-    papers = (rows[0]["depth"], rows[0]["chars"]) == (10, 10)
-    others = [row for row in published("gradient") if papers and row["panel"] == kind and row[kind] in names]
-    panels = []
+    is_papers = (rows[0]["depth"], rows[0]["chars"]) == (10, 10)
+    others = [row for row in published("gradient") if is_papers and row["panel"] == kind and row[kind] in names]
+    x, panels = Axis("share of rules dropped", form="percent", low=0), []
     for metric, (title, chance) in METRICS.items():
-        series = []
+        behind, ours = [], []
         for value, (name, colour) in names.items():
-            theirs = sorted((row["rate"], row["released"]) for row in others if row[kind] == value)
-            if theirs and metric == "released":
-                series.append(Series(name, theirs, colour, published=True))
-        for value, (name, colour) in names.items():
-            ours = sorted((row for row in rows if row[kind] == value), key=lambda row: row["rate"])
-            spread = [(row[f"{metric}_low"], row[f"{metric}_high"]) for row in ours]
-            series.append(Series(name, [(row["rate"], row[metric]) for row in ours], colour, spread))
+            points = sorted((row["rate"], row["released"]) for row in others if row[kind] == value)
+            if points and metric == "released":
+                behind.append(Series(name, points, colour, published=True))
+            here = sorted((row for row in rows if row[kind] == value), key=lambda row: row["rate"])
+            spread = [(row[f"{metric}_low"], row[f"{metric}_high"]) for row in here]
+            ours.append(Series(name, [(row["rate"], row[metric]) for row in here], colour, spread))
         level = Level(rows[0]["chance"] if chance is None else chance, "chance")
-        x = Axis("share of rules dropped", form="percent", low=0)
-        panels.append(Panel(title, x, share("accuracy"), series, [level]))
+        panels.append(Panel(title, x, share("accuracy"), [*behind, *ours], [level]))
     return panels
 
 
