@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from openbook.figures.charts import Axis, Chart, Panel, Series, Table, share
@@ -14,9 +15,7 @@ def configs(scale: Scale) -> list[Unit]:
     depth, chars, strings, codebooks, seconds = {
         "smoke": (2, 3, 60, 4, 3.0),
         "laptop": (5, 10, 600, 20, 18.0),
-        "overnight": (5, 10, 12_000, 200, 400.0),
-        "paper": (5, 10, 12_000, 200, 400.0),
-    }[scale]
+    }.get(scale, (5, 10, 12_000, 200, 400.0))
     return [Unit({"depth": depth, "chars": chars, "strings": strings, "codebooks": codebooks, "seed": 0}, seconds)]
 
 
@@ -30,35 +29,25 @@ def draw(rows: Rows) -> list[Chart | Table]:
     if not rows:
         return []
     row = rows[0]
-    scales, outside = row["scales"], row["outside"]
-    measured = {
-        "after the shift": [s["shift"] for s in scales],
-        "after reading the context": [s["context"] for s in scales],
-    }
-    measured |= {f"output, {name}": [s["output"][name] for s in scales] for name in scales[0]["output"]}
-    lines = [
-        Series(name, [(s["scale"], value) for s, value in zip(scales, values, strict=True)], colour)
-        for colour, (name, values) in enumerate(measured.items())
-    ]
-    kinds = {"characters_as_context": "as the context says", "characters_as_weights": "as the weights say"}
-    mixed = [
-        Series(label, [(case["strength"], case[key]) for case in outside], colour)
-        for colour, (key, label) in enumerate(kinds.items())
-    ]
+    lines, mixed = [], []
+    for at in row["scales"]:
+        outputs = {f"output, {name}": value for name, value in at["output"].items()}
+        lines.append(
+            (at["scale"], {"after the shift": at["shift"], "after reading the context": at["context"], **outputs})
+        )
+    for at in row["outside"]:
+        shares = {"as the context says": at["characters_as_context"], "as the weights say": at["characters_as_weights"]}
+        mixed.append((at["strength"], shares))
     products, deviation = Axis("scale N of the products", "log", "si"), Axis("largest deviation", "log")
+    strength = Axis("strength of the weights")
     chart = Chart(
         "construction",
         f"How exact the construction is, MLT({row['depth']}, {row['chars']})",
         f"{row['mismatches']} of {row['strings']:,} strings are translated wrongly; the largest deviation of an "
         f"output from the surrogate is {row['deviation']:.1e}.",
         [
-            Panel("Deviation from the surrogate", products, deviation, lines),
-            Panel(
-                "Outside the lemma: context and weights disagree",
-                Axis("strength of the weights"),
-                share("characters"),
-                mixed,
-            ),
+            Panel("Deviation from the surrogate", products, deviation, _curves(lines)),
+            Panel("Outside the lemma: context and weights disagree", strength, share("characters"), _curves(mixed)),
         ],
         "float32. Each level's normalisation removes most of the error of its products. Right: the context holds "
         "one codebook and the weights, times a strength, another; the lemma says nothing of this case.",
@@ -78,6 +67,12 @@ def draw(rows: Rows) -> list[Chart | Table]:
             [[name.replace("_", " "), _short(row[name]), _short(value)] for name, value in row["lemma"].items()],
         ),
     ]
+
+
+def _curves(points: Sequence[tuple[float, dict[str, float]]]) -> list[Series]:
+    """A curve for each name, from the values of all names at each place."""
+    names = enumerate(points[0][1])
+    return [Series(name, [(x, values[name]) for x, values in points], colour) for colour, name in names]
 
 
 def _short(value: Any) -> str:

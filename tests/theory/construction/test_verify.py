@@ -44,7 +44,7 @@ def test_one_wrong_weight_is_noticed(name: str, weight: str) -> None:
     broken = getattr(layer(model, 1, name), weight)
     place = tuple(broken.nonzero()[0].tolist())
     broken[place] = -broken[place]
-    assert sum(mode.mismatches for mode in check_divisions(model, codebooks=6, each=10, seed=0)) > 0
+    assert sum(mode["mismatches"] for mode in check_divisions(model, codebooks=6, each=10, seed=0)) > 0
 
 
 def test_strings_are_compared_in_parts_and_none_twice(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,11 +57,11 @@ def test_strings_are_compared_in_parts_and_none_twice(monkeypatch: pytest.Monkey
     monkeypatch.setattr("openbook.theory.construction.verify.random_inputs", noted)
     monkeypatch.setattr("openbook.theory.construction.verify.CHUNK", 4)
     modes = check_divisions(ConstructedTransformer(2, 3), codebooks=1, each=10, seed=0)
-    assert [mode.strings for mode in modes] == [10, 10, 10] and drawn == list(range(30))
+    assert [mode["strings"] for mode in modes] == [10, 10, 10] and drawn == list(range(30))
 
 
 def test_larger_scales_bring_the_products_closer_until_rounding_does_not() -> None:
-    shift = {scale: at_scale(1, 3, scale, seed=0).shift for scale in (10.0, 100.0, 3000.0)}
+    shift = {scale: at_scale(1, 3, scale, seed=0)["shift"] for scale in (10.0, 100.0, 3000.0)}
     assert shift[10] > 50 * shift[100]  # O(N⁻²)
     assert shift[3000] > 10 * shift[10] / 300**2  # float32 has left the law, by how much depends on the machine
 
@@ -77,9 +77,9 @@ def test_disagreement_is_shown() -> None:
     """A little of another codebook in the weights is harmless, as much as the context is not."""
     model = ConstructedTransformer(3, 4)
     rows = disagreements(model, seed=0)
-    assert rows[0].characters_as_context > 0.95
-    assert rows[-1].characters_as_context < 0.9
-    assert rows[-1].deviation > 0.1
+    assert rows[0]["characters_as_context"] > 0.95
+    assert rows[-1]["characters_as_context"] < 0.9
+    assert rows[-1]["deviation"] > 0.1
 
 
 def test_nothing_of_a_run_stays_in_the_weights_of_the_next() -> None:

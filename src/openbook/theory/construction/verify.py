@@ -7,7 +7,6 @@ them the transformer must give the oracle's translation; outside them what it do
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -29,38 +28,6 @@ CHUNK = 1000  # strings in one pass
 Advance = Callable[..., object]
 
 
-@dataclass(frozen=True)
-class DivisionResult:
-    """How the strings came out under one way to divide the rules of a codebook between context and weights."""
-
-    name: str
-    strings: int
-    mismatches: int
-    deviation: float  # largest |V_{d+1} - surrogate's| over all entries
-
-
-@dataclass(frozen=True)
-class ScaleResult:
-    """Deviations at one scale N: of the two products it is in, and of the output under each division."""
-
-    scale: float
-    shift: float
-    context: float
-    output: dict[str, float]
-    mismatches: int
-
-
-@dataclass(frozen=True)
-class Disagreement:
-    """Outside the conditions: the context holds one codebook and the weights, `strength` times, another."""
-
-    strength: float
-    characters_as_surrogate: float  # share of characters equal to HardMax(C + W)'s; at strength 1 it is a tie
-    characters_as_context: float
-    characters_as_weights: float
-    deviation: float
-
-
 def verify(
     depth: int,
     chars: int,
@@ -78,21 +45,21 @@ def verify(
         raise InputError(f"{strings} strings of {codebooks} codebooks: give at least 1 of both")
     model = ConstructedTransformer(depth, chars, scale)
     modes = check_divisions(model, codebooks, -(-strings // (3 * codebooks)), seed, advance)
-    counts, mismatches = count(model), sum(mode.mismatches for mode in modes)
+    counts, mismatches = count(model), sum(mode["mismatches"] for mode in modes)
     return {
         "depth": depth,
         "chars": chars,
         "scale": scale,
         "holds": mismatches == 0 and counts == lemma(depth, chars),
-        "strings": sum(mode.strings for mode in modes),
+        "strings": sum(mode["strings"] for mode in modes),
         "codebooks": codebooks,
         "mismatches": mismatches,
-        "deviation": max(mode.deviation for mode in modes),
+        "deviation": max(mode["deviation"] for mode in modes),
         **counts,
         "lemma": lemma(depth, chars),
-        "modes": [asdict(mode) for mode in modes],
-        "scales": [asdict(at_scale(depth, chars, value, seed)) for value in SCALES],
-        "outside": [asdict(row) for row in disagreements(model, seed)],
+        "modes": modes,
+        "scales": [at_scale(depth, chars, value, seed) for value in SCALES],
+        "outside": disagreements(model, seed),
     }
 
 
@@ -126,8 +93,11 @@ def compare(
 
 def check_divisions(
     model: ConstructedTransformer, codebooks: int, each: int, seed: int, advance: Advance = lambda *_: None
-) -> list[DivisionResult]:
-    """Every division of every codebook on `each` strings of its own, of 2 to 40 characters."""
+) -> list[dict[str, Any]]:
+    """Every division of every codebook on `each` strings of its own, of 2 to 40 characters: a row for each division.
+
+    `deviation` is the largest |V_{d+1} - surrogate's| over all entries.
+    """
     compared: dict[str, list[tuple[NDArray[np.bool_], float]]] = {}
     item, empty = 0, model.remember(torch.zeros(model.depth, model.chars**2, model.chars**2))
     for index in range(codebooks):
@@ -142,14 +112,19 @@ def check_divisions(
                 compared.setdefault(name, []).append(compare(model, memories, translation))
                 advance(part)
             item += each
-    return [
-        DivisionResult(name, sum(len(w) for w, _ in rows), int(sum(w.sum() for w, _ in rows)), max(d for _, d in rows))
-        for name, rows in compared.items()
-    ]
+    rows = []
+    for name, parts in compared.items():
+        wrong, deviations = np.concatenate([wrong for wrong, _ in parts]), [deviation for _, deviation in parts]
+        counts = {"strings": wrong.size, "mismatches": int(wrong.sum())}
+        rows.append({"name": name, **counts, "deviation": max(deviations)})
+    return rows
 
 
-def at_scale(depth: int, chars: int, scale: float, seed: int) -> ScaleResult:
-    """Deviations at scale N, on 32 strings for each division of one codebook."""
+def at_scale(depth: int, chars: int, scale: float, seed: int) -> dict[str, Any]:
+    """Largest deviations at scale N, on 32 strings for each division of one codebook.
+
+    `shift` and `context` are of the two products that N is in, `output` is of the output under each division.
+    """
     model = ConstructedTransformer(depth, chars, scale)
     codebook = Codebook.sample(depth, chars, seed)
     inputs, lengths = random_inputs(chars, 32, (20, 20), seed, stream="scale")
@@ -165,17 +140,21 @@ def at_scale(depth: int, chars: int, scale: float, seed: int) -> ScaleResult:
     off_shift = shifted[:, columns, basis.axes("left")] - functional.one_hot(first, size)
     off_context = attended[:, columns, basis.axes("right")] - functional.one_hot(image, size)
     modes = check_divisions(model, 1, 32, seed)
-    return ScaleResult(
-        scale,
-        float(off_shift.abs().max()),
-        float(off_context.abs().max()),
-        {mode.name: mode.deviation for mode in modes},
-        sum(mode.mismatches for mode in modes),
-    )
+    return {
+        "scale": scale,
+        "shift": float(off_shift.abs().max()),
+        "context": float(off_context.abs().max()),
+        "output": {mode["name"]: mode["deviation"] for mode in modes},
+        "mismatches": sum(mode["mismatches"] for mode in modes),
+    }
 
 
-def disagreements(model: ConstructedTransformer, seed: int, strings: int = 64) -> list[Disagreement]:
-    """C holds one codebook, W another one times a strength: HardMax follows C below 1, the transformer mixes."""
+def disagreements(model: ConstructedTransformer, seed: int, strings: int = 64) -> list[dict[str, Any]]:
+    """Outside the conditions: C holds one codebook, W another one times a `strength`, a row for each strength.
+
+    HardMax follows C below 1 (at 1 it is a tie), the transformer mixes: `characters_as_...` are the shares of its
+    characters that are those of HardMax(C + W), of C alone and of W alone.
+    """
     shown, other = (Codebook.sample(model.depth, model.chars, seed, 10**6 + i) for i in range(2))
     inputs, lengths = random_inputs(model.chars, strings, (20, 20), seed, stream="disagree")
     by_context, by_weights = (translate_batch(book, inputs, lengths) for book in (shown, other))
@@ -184,20 +163,14 @@ def disagreements(model: ConstructedTransformer, seed: int, strings: int = 64) -
         weights = strength * full_context(other)
         model.store(weights)
         hard = (full_context(shown) + weights).argmax(1).numpy().astype(np.uint16)
-        tables = np.broadcast_to(hard, (strings, *hard.shape))
-        surrogate = translate_batch(tables, inputs, lengths, model.chars)
+        surrogate = translate_batch(np.broadcast_to(hard, (strings, *hard.shape)), inputs, lengths, model.chars)
         with torch.no_grad():
             columns = model.answer(model.remember(full_context(shown)), inputs, lengths)
+        same = {"surrogate": surrogate, "context": by_context, "weights": by_weights}
         outputs = model.translated(columns)
-        rows.append(
-            Disagreement(
-                strength,
-                float((outputs == surrogate.outputs).mean()),
-                float((outputs == by_context.outputs).mean()),
-                float((outputs == by_weights.outputs).mean()),
-                float((columns - one_hot_outputs(surrogate)[0]).abs().max()),
-            )
-        )
+        shares = {f"characters_as_{name}": float((outputs == t.outputs).mean()) for name, t in same.items()}
+        deviation = float((columns - one_hot_outputs(surrogate)[0]).abs().max())
+        rows.append({"strength": strength, **shares, "deviation": deviation})
     return rows
 
 
