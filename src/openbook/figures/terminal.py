@@ -9,11 +9,11 @@ from typing import Any, Literal
 from rich.table import Table as RichTable
 
 from openbook.base.console import emit_json, out
-from openbook.figures.charts import Axis, Chart, Panel, Table
+from openbook.figures.charts import Chart, Panel, Table
 from openbook.figures.theme import save
 
 FORMATS = {"percent": ".1%", "number": ".3g", "si": ",.0f"}
-NARROW = 3  # a table of so many curves has room for their intervals
+NARROW, WIDE = 3, 6  # a table of at most so many curves has room for their intervals, or for decimals of percentages
 
 
 def present(figures: Sequence[Chart | Table], data: dict[str, Any], path: Path | None, json: bool) -> None:
@@ -26,18 +26,17 @@ def present(figures: Sequence[Chart | Table], data: dict[str, Any], path: Path |
     for table in figures:
         if isinstance(table, Table):
             out.print(rich_table(table))
-            if table.caption:
-                out.print(table.caption, markup=False)
+            out.print(f"{table.caption}\n" if table.caption else "", markup=False)
 
 
 def rich_table(table: Table) -> RichTable:
-    """A table of text for the terminal: columns of words to the left, of numbers to the right, no word cut off."""
+    """A table of text for the terminal: columns of words to the left, of numbers to the right, nothing cut off."""
     shown = RichTable(title=table.title, title_justify="left", box=None, header_style="bold", pad_edge=False)
     for place, name in enumerate(table.header):
         cells = [row[place] for row in table.rows]
-        longest = max(len(word) for word in " ".join([name, *cells, "-"]).split())
+        longest = max(len(word) for word in " ".join([*cells, "-"]).split())
         justify: Literal["left", "right"] = "left" if any(cell[:1].isalpha() for cell in cells) else "right"
-        shown.add_column(name, justify=justify, min_width=longest)
+        shown.add_column(name, justify=justify, min_width=longest, overflow="fold")
     for row in table.rows:
         shown.add_row(*row)
     return shown
@@ -51,18 +50,17 @@ def numbers_of(figures: Sequence[Chart | Table]) -> list[Table]:
 
 def _numbers(panel: Panel) -> Table:
     ours = [series for series in panel.series if not series.published]
-    cells = {(x, series.name): _written(y, panel.y) for series in ours for x, y in series.points}
+    x_format, y_format = FORMATS[panel.x.form], FORMATS[panel.y.form]
+    if len(ours) > WIDE:
+        y_format = y_format.replace(".1%", ".0%")
+    cells = {(x, series.name): format(y, y_format) for series in ours for x, y in series.points}
     if len(ours) <= NARROW:
         for series in ours:
             for (x, _), (low, high) in zip(series.points, series.spread, strict=False):
-                cells[x, series.name] += f" ({_written(low, panel.y)} to {_written(high, panel.y)})"
+                cells[x, series.name] += f" ({low:{y_format}}-{high:{y_format}})"
     rows = [
-        [_written(place, panel.x), *(cells.get((place, series.name), "") for series in ours)]
+        [format(place, x_format), *(cells.get((place, series.name), "") for series in ours)]
         for place in sorted({x for x, _ in cells})
     ]
-    levels = [f"; {level.label}: {_written(level.value, panel.y)}" for level in panel.levels]
+    levels = [f"; {level.label}: {level.value:{y_format}}" for level in panel.levels]
     return Table("", panel.title + "".join(levels), [panel.x.label, *(series.name for series in ours)], rows)
-
-
-def _written(value: float, axis: Axis) -> str:
-    return format(value, FORMATS[axis.form])
