@@ -36,7 +36,7 @@ def test_many_curves_leave_their_intervals_and_decimals_out() -> None:
 
 @pytest.mark.parametrize("columns", [2, 8])
 def test_nothing_is_cut_off_at_80_columns(columns: int) -> None:
-    header = ["learner", *(f"extraordinarily {k}" for k in range(columns))]
+    header = ["learner", *(f"long {k}" for k in range(columns))]
     table = Table("t", "Title", header, [["context-enhanced descent", *["12.5%"] * columns]])
     console = Console(width=80)
     with console.capture() as capture:

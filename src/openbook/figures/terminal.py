@@ -25,18 +25,18 @@ def present(figures: Sequence[Chart | Table], data: dict[str, Any], path: Path |
         return
     for table in figures:
         if isinstance(table, Table):
+            out.print(table.title, style="bold", markup=False)
             out.print(rich_table(table))
             out.print(f"{table.caption}\n" if table.caption else "", markup=False)
 
 
 def rich_table(table: Table) -> RichTable:
-    """A table of text for the terminal: columns of words to the left, of numbers to the right, nothing cut off."""
-    shown = RichTable(title=table.title, title_justify="left", box=None, header_style="bold", pad_edge=False)
+    """The cells of a table for the terminal: columns of words to the left, of numbers to the right, nothing cut off."""
+    shown = RichTable(box=None, header_style="bold", pad_edge=False)
     for place, name in enumerate(table.header):
         cells = [row[place] for row in table.rows]
-        longest = max(len(word) for word in " ".join([*cells, "-"]).split())
         justify: Literal["left", "right"] = "left" if any(cell[:1].isalpha() for cell in cells) else "right"
-        shown.add_column(name, justify=justify, min_width=longest, overflow="fold")
+        shown.add_column(name, justify=justify, overflow="fold")
     for row in table.rows:
         shown.add_row(*row)
     return shown

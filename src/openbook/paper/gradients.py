@@ -20,7 +20,7 @@ METRICS = {
 RATES_OF = {"rates": "batches", "deeper_rates": "books"}  # the rates of a unit are of the panels that it has
 FIGURES = {  # by what they vary: the name of a curve, and the title
     "batch": ("{:,} in a batch", "rules dropped from the first phrasebook, by strings in a batch"),
-    "phrasebooks": ("from {} phrasebooks", "rules dropped from the first k phrasebooks, batches of 10 strings"),
+    "phrasebooks": ("k = {}", "rules dropped from the first k phrasebooks, batches of 10 strings"),
 }
 
 
@@ -63,7 +63,7 @@ def draw(rows: Rows) -> list[Chart | Table]:
 def both_figures(rows: Rows) -> Chart:
     """The panels of both figures in one chart."""
     panels = []
-    for kind, varied in (("batch", "by batch size"), ("phrasebooks", "by number of phrasebooks")):
+    for kind, varied in (("batch", "by batch size"), ("phrasebooks", "by number of phrasebooks k")):
         for panel in _panels(kind, [row for row in rows if row["panel"] == kind]):
             panels.append(replace(panel, title=f"{panel.title.partition(' (')[0]}, {varied}"))
     return _chart("gradient-accuracy", "by share of rules dropped", "The panels of both figures.", panels, rows)
