@@ -22,6 +22,7 @@ NAMES = {
 }
 COLOURS = {"layerwise": 2, "full": 0, "vanilla": 1}
 HELD = "rules in the weights"
+DISTINCT = 10  # layers whose curves can be told apart
 POINTS = 120  # of a curve, as many as can be seen
 
 
@@ -53,22 +54,28 @@ def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
     return [{**result, "curve": [{key: point[key] for key in ("step", "recovered", "by_layer")} for point in kept]}]
 
 
+def _size(row: dict[str, Any]) -> tuple[int, int]:
+    """Depth and characters: the task that a row is of."""
+    return row["depth"], row["chars"]
+
+
 def draw(rows: Rows) -> list[Chart | Table]:
     if not rows:
         return []
-    points, panels = published("dynamics"), []
-    for depth, chars in sorted({(row["depth"], row["chars"]) for row in rows}):
-        here, others = (
-            [row for row in some if (row["depth"], row["chars"]) == (depth, chars)] for some in (rows, points)
-        )
-        behind = {name: [(r["step"], r["recovered"]) for r in others if r["algorithm"] == name] for name in NAMES}
-        series = [Series(NAMES[name], line, COLOURS[name], published=True) for name, line in behind.items() if line]
-        for row in sorted(here, key=lambda row: -len(row["algorithm"])):
-            line = [(point["step"], point["recovered"]) for point in row["curve"]]
-            series.append(Series(NAMES[row["algorithm"]], line, COLOURS[row["algorithm"]]))
-        guess = [Level(1 / chars**2, "a guess")]
-        panels.append(Panel(f"MLT({depth}, {chars}), all layers", Axis("step"), share(HELD), series, guess))
-    ends = ", ".join(f"{NAMES[r['algorithm']]} on MLT({r['depth']}, {r['chars']}) {r['recovered']:.0%}" for r in rows)
+    panels = []
+    for size in sorted({_size(row) for row in rows}):
+        series = []
+        for name in NAMES:
+            others = [row for row in published("dynamics") if (*_size(row), row["algorithm"]) == (*size, name)]
+            if others:
+                points = [(row["step"], row["recovered"]) for row in others]
+                series.append(Series(NAMES[name], points, COLOURS[name], published=True))
+        for row in sorted((row for row in rows if _size(row) == size), key=lambda row: -len(row["algorithm"])):
+            points = [(point["step"], point["recovered"]) for point in row["curve"]]
+            series.append(Series(NAMES[row["algorithm"]], points, COLOURS[row["algorithm"]]))
+        guess = [Level(1 / size[1] ** 2, "a guess")]
+        panels.append(Panel(f"MLT{size}, all layers", Axis("step"), share(HELD), series, guess))
+    ends = ", ".join(f"{NAMES[r['algorithm']]} on MLT{_size(r)} {r['recovered']:.0%}" for r in rows)
     charts: list[Chart | Table] = [
         Chart(
             "surrogate-dynamics",
@@ -80,22 +87,18 @@ def draw(rows: Rows) -> list[Chart | Table]:
             "from zero, and their lines coincide.",
         )
     ]
-    full = sorted((row for row in rows if row["algorithm"] == "full"), key=lambda row: (row["depth"], row["chars"]))
-    few = [row for row in full if row["depth"] <= 10]  # the curves of more layers cannot be told apart
-    if few:
-        title, alt = (
-            "The same layer by layer, full-parameter descent",
-            "Every layer rises from nothing to all of its rules.",
-        )
-        charts.append(layers_chart(few, title, alt))
+    full = [row for row in rows if row["algorithm"] == "full" and row["depth"] <= DISTINCT]
+    if full:
+        alt = "Every layer rises from nothing to all of its rules."
+        title = "The same layer by layer, full-parameter descent"
+        charts.append(layers_chart(sorted(full, key=_size), title, alt))
     return charts
 
 
 def layers_chart(rows: Rows, title: str, alt: str) -> Chart:
     """A panel for each run, a curve for each of its layers."""
     panels = [
-        Panel(f"MLT({row['depth']}, {row['chars']}), layer by layer", Axis("step"), share(HELD), by_layer(row["curve"]))
-        for row in rows
+        Panel(f"MLT{_size(row)}, layer by layer", Axis("step"), share(HELD), by_layer(row["curve"])) for row in rows
     ]
     caption = "From the first layer (dark) to the last (bright)."
     return Chart("surrogate-layers", title, alt, panels, caption, legend=False)
@@ -122,15 +125,13 @@ def claims(rows: Rows) -> list[Claim]:
         why = "both algorithms are needed"
         return [unmeasured(claim, threshold, why), unmeasured(control, rule, "the control was not run")]
     numbers = {
-        f"{NAMES[r['algorithm']]}, MLT({r['depth']}, {r['chars']})": f"{r['recovered']:.1%} after {r['steps']:,} steps"
-        for r in enhanced
+        f"{NAMES[r['algorithm']]}, MLT{_size(r)}": f"{r['recovered']:.1%} after {r['steps']:,} steps" for r in enhanced
     }
     converges = judge(claim, all(row["complete"] for row in enhanced), numbers, threshold)
     vanilla = next((row for row in rows if row["algorithm"] == "vanilla"), None)
     if vanilla is None:
         return [converges, unmeasured(control, rule, "the control was not run")]
-    size = vanilla["depth"], vanilla["chars"]
-    steps = [row["steps"] for row in enhanced if (row["depth"], row["chars"]) == size]
+    steps = [row["steps"] for row in enhanced if _size(row) == _size(vanilla)]
     measured: dict[str, Any] = {
         "recovered": vanilla["recovered"],
         "a guess": vanilla.get("chance"),

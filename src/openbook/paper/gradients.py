@@ -17,7 +17,6 @@ METRICS = {
     "paper": ("Largest entry is the rule (the paper's definition)", None),
     "released": ("Right sign at the rule (the released code)", 0.5),
 }
-RATES_OF = {"rates": "batches", "deeper_rates": "books"}  # the rates of a unit are of the panels that it has
 FIGURES = {  # by what they vary: the name of a curve, and the title
     "batch": ("{:,} in a batch", "rules dropped from the first phrasebook, by strings in a batch"),
     "phrasebooks": ("k = {}", "rules dropped from the first k phrasebooks, batches of 10 strings"),
@@ -41,9 +40,9 @@ def configs(scale: Scale) -> list[Unit]:
 
 
 def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
-    rates = {name: config["rates"] if config[key] else [] for name, key in RATES_OF.items()}
-    task = {key: config[key] for key in ("depth", "chars", "pairs")}
-    return [{**task, **row} for row in measure(GradientGrid(**{**config, **rates}))]
+    by_batch, by_book = (config["rates"] if config[key] else [] for key in ("batches", "books"))
+    grid = GradientGrid(**{**config, "rates": by_batch, "deeper_rates": by_book})
+    return [{**{key: config[key] for key in ("depth", "chars", "pairs")}, **row} for row in measure(grid)]
 
 
 def draw(rows: Rows) -> list[Chart | Table]:
