@@ -97,7 +97,9 @@ class ConstructedTransformer(nn.Module):
         size = self.chars**2
         tensor = torch.as_tensor(weights, dtype=torch.float32)
         if tuple(tensor.shape) != (self.depth, size, size):
-            raise InputError(f"stored weights are [{self.depth}, {size}, {size}], not {list(tensor.shape)}")
+            raise InputError(
+                f"weights of shape {list(tensor.shape)} cannot be stored: give [{self.depth}, {size}, {size}]"
+            )
         with torch.no_grad():
             for parameter, value in zip(self.stored, tensor, strict=True):
                 parameter.copy_(value)

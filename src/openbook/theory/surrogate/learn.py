@@ -31,7 +31,7 @@ SWEEPS = 20  # default budget: every rule is dropped this often (the paper's run
 
 
 def default_pairs(algorithm: Algorithm, depth: int, chars: int, delta: float) -> int:
-    """Bigrams of the input: 2n² log(nd/δ) where the paper proves it, 10n² (its 1000 at n = 10) on the soft model."""
+    """Bigrams of the input: 2n² log(nd/δ) where the paper proves that this suffices, else its 10n² (1000 at n = 10)."""
     if algorithm in ("search", "descent"):
         return ceil(2 * chars**2 * log(chars * depth / delta))
     return 10 * chars**2
@@ -39,25 +39,25 @@ def default_pairs(algorithm: Algorithm, depth: int, chars: int, delta: float) ->
 
 @dataclass(frozen=True)
 class LearnerConfig:
-    """Everything that determines a run. None stands for the default of the algorithm."""
+    """Everything that determines a run of a learner. None stands for the default of the algorithm."""
 
     algorithm: Algorithm
     input: InputKind = "coverable"
     pairs: int | None = None  # bigrams of the input
     delta: float = 0.05  # accepted chance that a random input is not coverable
-    steps: int | None = None  # budget
+    steps: int | None = None  # maximum number
     rate: float = RATE
     noise: float | None = None  # standard deviation of the initial weights
     seed: int = 0
 
     def check(self) -> None:
         if not 0 < self.delta < 1:
-            raise InputError(f"delta is {self.delta}: a probability between 0 and 1")
+            raise InputError(f"delta is {self.delta}: give a probability between 0 and 1")
         if self.pairs is not None and self.pairs < 1:
-            raise InputError(f"an input of {self.pairs} bigrams: use 1 or more")
+            raise InputError(f"an input of {self.pairs} bigrams is empty: give 1 or more")
 
     def budget(self, codebook: Codebook) -> int:
-        """Steps the run may take; search and descent take a fixed number."""
+        """Maximum number of steps; search and descent take a fixed number."""
         size = codebook.chars**2
         if self.algorithm == "search":
             return codebook.depth * size
