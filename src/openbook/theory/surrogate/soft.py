@@ -69,10 +69,11 @@ def enhanced(
     result.record(cone.held_ik)
     for step in range(steps):
         cone.step(*mask_at(step, depth, size), rate, full)
-        if _is_recorded(result, step, steps) or cone.held_ik.all():
+        done = bool(cone.held_ik.all())
+        if _is_recorded(result, step, steps) or done:
             result.record(cone.held_ik)
         advance(1)
-        if result.complete:
+        if done:
             break
     result.extra = {"exact_steps": cone.exact_steps, "stopped": "recovered" if result.complete else "budget"}
     return result, cone.W_ixk
