@@ -175,3 +175,17 @@ def test_descent_needs_small_weights():
     codebook = Codebook.sample(2, 3, 0)
     with pytest.raises(InputError, match="within 1/2"):
         descent.descend(codebook, coverable_inputs(codebook)[0], np.full((2, 9, 9), 0.7))
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda codebook, string: descent.descend(codebook, string, np.zeros((2, 4, 9))),
+        lambda codebook, string: enhanced(codebook, string, np.zeros((1, 9, 9)), 10, full=True),
+        lambda codebook, string: control(codebook, string, np.zeros((2, 9)), 10, "wrong"),
+    ],
+)
+def test_weights_of_another_shape_are_refused(work):
+    codebook = Codebook.sample(2, 3, 0)
+    with pytest.raises(InputError, match=r"give it the shape \(2, 9, 9\)"):
+        work(codebook, coverable_inputs(codebook)[0])

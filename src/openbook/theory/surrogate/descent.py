@@ -17,8 +17,8 @@ from openbook.base.errors import InputError
 from openbook.task import Codebook, translate_batch
 from openbook.task.translate import Chars
 from openbook.theory.surrogate.factored import Indices
-from openbook.theory.surrogate.model import Floats, recovered
-from openbook.theory.surrogate.trajectory import Trajectory, check_coverable, check_weights
+from openbook.theory.surrogate.model import Floats, check_shape, recovered
+from openbook.theory.surrogate.trajectory import Trajectory, check_coverable
 
 CASES = ("a = a*, b ≠ b*", "a ≠ a*, b = b*", "a ≠ a*, b ≠ b*")
 
@@ -117,7 +117,7 @@ def descend(
             f"surrogate gradient descent is defined for depth 2, not {codebook.depth}: use layerwise or full"
         )
     check_coverable(codebook, string)
-    check_weights(W_ixk, codebook)
+    check_shape("the array of weights", W_ixk.shape, codebook.matrices().shape)
     if np.abs(W_ixk).max() > 0.5:
         raise InputError(f"an initial weight is {np.abs(W_ixk).max():.3g}: give weights within 1/2")
     W_ixk = W_ixk.copy()

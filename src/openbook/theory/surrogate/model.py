@@ -28,6 +28,12 @@ Mask = NDArray[np.bool_]
 SHARPNESS = 25.0  # one over the softmax temperature (appendix "Approximated Latent Model for GD")
 
 
+def check_shape(name: str, shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    """Refuse an array of another shape than is expected."""
+    if shape != expected:
+        raise InputError(f"{name} has shape {shape}: give it the shape {expected}")
+
+
 def matricize(strings: ArrayLike, chars: int) -> Floats:
     """One-hot columns of a batch of strings: [batch, length] -> V_bxj [batch, n², length / 2]."""
     strings_bl = np.atleast_2d(np.asarray(strings, dtype=np.int64))
@@ -78,10 +84,7 @@ def context(codebook: Codebook, dropped: ArrayLike | None = None) -> Floats:
     C_ixk = codebook.matrices().astype(np.float64)
     if dropped is not None:
         mask_ik = np.asarray(dropped, dtype=bool)
-        if mask_ik.shape != codebook.tables.shape:
-            raise InputError(
-                f"the mask of dropped rules has shape {mask_ik.shape}: give it the shape {codebook.tables.shape}"
-            )
+        check_shape("the mask of dropped rules", mask_ik.shape, codebook.tables.shape)
         C_ixk = C_ixk * ~mask_ik[:, None, :]
     return C_ixk
 
@@ -110,10 +113,7 @@ class Surrogate:
 
     def effective(self, C_ixk: Floats, hard: bool = True) -> Floats:
         """The effective translation matrices P_i = max(C_i + W_i)."""
-        if C_ixk.shape != self.W_ixk.shape:
-            raise InputError(
-                f"the context has shape {C_ixk.shape}: give it the shape of the weights, {self.W_ixk.shape}"
-            )
+        check_shape("the context", C_ixk.shape, self.W_ixk.shape)
         return hardmax(C_ixk + self.W_ixk) if hard else softmax(C_ixk + self.W_ixk)
 
     def states(self, C_ixk: Floats, V_bxj: Floats, hard: bool = True) -> list[Floats]:

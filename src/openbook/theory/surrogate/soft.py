@@ -21,8 +21,8 @@ from openbook.task import Codebook, translate_batch
 from openbook.task.translate import Chars
 from openbook.theory.surrogate.cone import ConeDescent
 from openbook.theory.surrogate.factored import clipped_step
-from openbook.theory.surrogate.model import Floats, context, one_dropped, recovered
-from openbook.theory.surrogate.trajectory import Trajectory, check_coverable, check_weights
+from openbook.theory.surrogate.model import Floats, check_shape, context, one_dropped, recovered
+from openbook.theory.surrogate.trajectory import Trajectory, check_coverable
 
 RATE = 100.0  # η of the appendix on empirical evidence
 CONTROLS = ("vanilla", "wrong")
@@ -61,7 +61,7 @@ def enhanced(
 ) -> tuple[Trajectory, Floats]:
     """Context-enhanced descent until every rule is held, or for `steps` steps; the trajectory and the weights."""
     check_budget(steps, rate)
-    check_weights(W_ixk, codebook)
+    check_shape("the array of weights", W_ixk.shape, codebook.matrices().shape)
     check_coverable(codebook, string)
     cone = ConeDescent(codebook, string, np.clip(W_ixk, 0, 1))  # what the first update's clipping would do
     depth, size = codebook.tables.shape
@@ -97,7 +97,7 @@ def control(
     if kind not in CONTROLS:
         raise InputError(f"there is no control '{kind}': use {' or '.join(CONTROLS)}")
     check_budget(steps, rate)
-    check_weights(W_ixk, codebook)
+    check_shape("the array of weights", W_ixk.shape, codebook.matrices().shape)
     depth, size = codebook.tables.shape
     other = Codebook.sample(depth, codebook.chars, seed, index=2**40)  # no run learns a codebook of this index
     translation = translate_batch(codebook, np.asarray(string)[None])

@@ -11,7 +11,7 @@ from openbook.base.errors import InputError
 from openbook.task import Codebook
 from openbook.task.inputs import missing_rules
 from openbook.task.translate import Chars
-from openbook.theory.surrogate.model import Floats, Mask
+from openbook.theory.surrogate.model import Mask
 
 
 @dataclass
@@ -78,10 +78,3 @@ def check_coverable(codebook: Codebook, string: Chars) -> None:
             f"the input of {len(string)} characters is not coverable, its translation never uses the rules for "
             f"{named}{more}: use a longer input, another seed, or --input coverable"
         )
-
-
-def check_weights(W_ixk: Floats, codebook: Codebook) -> None:
-    """Refuse weights of another shape than the codebook's."""
-    expected = (codebook.depth, codebook.chars**2, codebook.chars**2)
-    if W_ixk.shape != expected:
-        raise InputError(f"the weights have shape {W_ixk.shape}: for this codebook give them the shape {expected}")
