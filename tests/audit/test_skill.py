@@ -12,8 +12,7 @@ from openbook.audit.attacks import completion, exposure, soft_prompt
 from openbook.audit.model import AttackedModel
 from openbook.audit.prompts import book_prompts, likelihoods_of, single_prompts
 from openbook.audit.secret import Secrets, task_secrets
-from openbook.audit.skill import skill_of
-from openbook.audit.student_skill import question_tokens
+from openbook.audit.skill import question_tokens, skill_of
 from openbook.curriculum import SamplingPlan, curriculum_named
 from openbook.student.model import StudentForCausalLM
 from openbook.student.vocabulary import student_config

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import torch
 from tests.audit.handmade import shifted
+from tests.tiny import tiny
 from transformers import PreTrainedModel
 
 from openbook.audit.attack import Attacker, AuditConfig, NotApplicableError
@@ -15,8 +16,7 @@ from openbook.audit.attacks import completion, exposure, inversion, relearning, 
 from openbook.audit.attacks.soft_prompt import VECTORS
 from openbook.audit.model import AttackedModel
 from openbook.audit.secret import task_secrets
-from openbook.audit.skill import skill_of
-from openbook.audit.student_skill import StudentTask, level_strings, question_tokens, votes
+from openbook.audit.skill import StudentTask, level_strings, question_tokens, skill_of, votes
 from openbook.curriculum import SamplingPlan, curriculum_named
 from openbook.student.model import StudentForCausalLM
 from openbook.student.vocabulary import student_config
@@ -44,7 +44,7 @@ def test_students_are_asked_about_strings_in_which_levels_can_be_told_apart() ->
     for text in ("composite", "pairs"):
         source = Translations(3, CHARS, 20, Codebook.sample(3, CHARS), lengths=(4, 40), text=text)  # type: ignore[arg-type]
         config = validated(RunConfig, {"task": {"depth": 3, "chars": CHARS, "lengths": [4, 40], "text": text}})
-        skill = skill_of(source, config, None)  # type: ignore[arg-type]
+        skill = skill_of(source, config, AttackedModel(tiny(), make_tokenizer(source)))
         assert isinstance(skill, StudentTask) and skill.pairs == 3
 
 

@@ -14,9 +14,9 @@ from tests.cli.conftest import FACTS
 
 from openbook.audit.arms import ARMS, DECOY, Arms, config_of, default_folder
 from openbook.audit.attack import ATTACKS
-from openbook.audit.draw import chart_of
 from openbook.audit.run import secrets_of
 from openbook.audit.secret import Secrets
+from openbook.audit.summary import chart_of
 from openbook.base.errors import InputError
 from openbook.base.files import file_hash, write_json
 from openbook.book import JsonlSource

@@ -9,10 +9,11 @@ prompts        the texts in which a model is asked for secrets
 likelihood     log-likelihoods of all candidates, sharing the prefix
 attack         what an attack is given and returns, and their registry
 attacks        one file for each attack
-skill          how a model is asked to do what it learned; `student_skill`: how a student is; `solving`: what answers tell
+skill          how a model is asked to do what it learned
+solving        the rules of the task, from the answers to such questions
 tuning         what relearning and soft prompts share
 statistics     rates, areas and intervals, clustered by secret
 verdict        measures -> leaked, not recovered, void
-summary        a report as rows of a table; `draw` makes the chart
+summary        a report as rows, as cells of a table and as a chart
 kinds          what the audit asks about the kind of a source or of a model
 """

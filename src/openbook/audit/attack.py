@@ -1,10 +1,10 @@
 """What an attack is given and what it returns, and the registry of all attacks.
 
-An attack is a function (model, secrets, attacker) -> scores, with one value for every secret. This one guesses the
-first candidate, whatever the model:
+An attack is a function (model, secrets, attacker) -> scores, with one value for every secret. All that its signature
+names is imported from here. This one guesses the first candidate, whatever the model:
 
     @ATTACKS.register("first")
-    def first(model, secrets, attacker):
+    def first(model: AttackedModel, secrets: Secrets, attacker: Attacker) -> list[Scores]:
         hits_s = np.array([float(secret.index == 0) for secret in secrets.items])
         return [recovery("first", "always the first", hits_s, secrets)]
 
@@ -17,9 +17,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
-from openbook.audit.model import AttackedModel
-from openbook.audit.secret import Secrets
-from openbook.audit.statistics import Floats
+from openbook.audit.model import AttackedModel as AttackedModel
+from openbook.audit.secret import Secrets as Secrets
+from openbook.audit.statistics import Floats as Floats
 from openbook.base.errors import InputError
 from openbook.base.registry import Registry
 

@@ -318,10 +318,7 @@ def _node_logits(
     from transformers import DynamicCache
 
     device, dtype = model.device, model.model.dtype
-    every = rows == list(range(len(trunk.ids)))
-    cache = DynamicCache(
-        [(k[:, :, :seen], v[:, :, :seen]) if every else (k[rows, :, :seen], v[rows, :, :seen]) for k, v in trunk.layers]
-    )
+    cache = DynamicCache([(keys[rows, :, :seen], values[rows, :, :seen]) for keys, values in trunk.layers])
     mask = torch.zeros(sees.shape, dtype=dtype).masked_fill_(~torch.from_numpy(sees), torch.finfo(dtype).min)
     try:
         return model.model(

@@ -16,11 +16,9 @@ from typing import Literal
 
 import numpy as np
 
-from openbook.audit.attack import NotApplicableError
+from openbook.audit.attack import Floats, NotApplicableError, Secrets
 from openbook.audit.likelihood import Likelihoods, Place, candidate_likelihoods
 from openbook.audit.model import AttackedModel, Ids
-from openbook.audit.secret import Secrets
-from openbook.audit.statistics import Floats
 from openbook.base.randomness import generator
 
 Style = Literal["bare", "template", "few-shot"]

@@ -5,27 +5,26 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 import openbook.audit.attacks  # noqa: F401 - registers them
 from openbook.audit import arms
-from openbook.audit.arms import ARMS, CONTROLS, Arms, config_of
-from openbook.audit.attack import ATTACKS, Attacker, AuditConfig, NotApplicableError, Scores
+from openbook.audit.arms import ARMS, CONTROLS, Arms, config_of, replicas
+from openbook.audit.attack import ATTACKS, AttackedModel, Attacker, AuditConfig, NotApplicableError, Scores
 from openbook.audit.canaries import canary_secrets
 from openbook.audit.kinds import has_written_pieces, task_of
-from openbook.audit.model import AttackedModel
 from openbook.audit.secret import Secrets, data_secrets, task_secrets, usual_setting
 from openbook.audit.skill import pairs_of, skill_of
-from openbook.audit.verdict import averaged, judge, measures
+from openbook.audit.verdict import Measure, averaged, judge, measures
 from openbook.base.console import Bar, no_bar
 from openbook.base.errors import InputError
 from openbook.book.shelf import Source
-from openbook.training.chat import frame_of
 from openbook.training.config import RunConfig
 from openbook.training.folder import RunFolder
 from openbook.training.models import load_tokenizer
-from openbook.training.run import sources_of, told_date
+from openbook.training.run import encoder_of, sources_of, told_date
 
 ArmScores = dict[str, list[list[Scores]]]  # arm -> its trainings -> scores
 
@@ -50,11 +49,9 @@ def audit(
     source = unchanged_source(run, run_config)
     secrets = secrets_of(run_config, source, run, canaries)
 
-    names: dict[str, list[str]] = {arm: [arm] for arm in (ARMS[1:] if secrets.written else CONTROLS)}
-    names["without"] = arms.replicas("without", config.controls)  # they vary as models without the text do
-    Arms(run, run_config, folder, secrets).prepare(
-        [name for each in names.values() for name in each], train_arms, bar, notify
-    )
+    trainings = {"without": config.controls}  # they vary as models without the text do
+    names = {arm: replicas(arm, trainings.get(arm, 1)) for arm in (ARMS[1:] if secrets.written else CONTROLS)}
+    Arms(run, run_config, folder, secrets).prepare([*chain(*names.values())], train_arms, bar, notify)
     places = {"trained": [run, *seeds]} | {arm: [folder / name for name in each] for arm, each in names.items()}
     return attack_arms(places, config, source, secrets, bar) | {
         "run": str(run),
@@ -102,8 +99,8 @@ def secrets_of(config: RunConfig, source: Source, run: Path, canaries: Path | No
     """What an audit of this run looks for: canaries if there is a list of them, or else every piece of its book."""
     tokenizer, task = load_tokenizer(str(run)), task_of(source)
     history, preamble = usual_setting(source) if task is None else (None, "")
-    chat = bool(tokenizer.chat_template) if config.chat is None else config.chat
-    opening = frame_of(tokenizer, history, chat, told_date(run)).before + preamble
+    encoder = encoder_of(config, tokenizer, source, None, told_date(run))
+    opening = encoder.frame_of(history).before + preamble
     if canaries is not None:
         return canary_secrets(canaries, source, opening)
     return data_secrets(source, opening) if task is None else task_secrets(task, opening, has_written_pieces(source))
@@ -135,12 +132,9 @@ def report_of(
     """Scores of every arm as rows with a verdict. Needs no model, so it can be given stored scores."""
     trainings = {arm: [measures(each) for each in of_arm] for arm, of_arm in scores.items()}
     measured = {arm: averaged(each) for arm, each in trainings.items()}
-    present = [arm for arm in CONTROLS if arm in trainings]
-    controls = {
-        name: each
-        for arm in present
-        for name, each in zip(arms.replicas(arm, len(trainings[arm])), trainings[arm], strict=True)
-    }
+    controls = dict[str, list[Measure]]()
+    for arm in (arm for arm in CONTROLS if arm in trainings):
+        controls |= zip(replicas(arm, len(trainings[arm])), trainings[arm], strict=True)
     judgement = judge(measured, controls, config.threshold, config.level)
     caught = {("trained", f.attack, f.variant, f.metric) for f in judgement.findings}
     caught |= {("positive", f.attack, f.variant, f.metric) for f in judgement.positive_findings}

@@ -21,9 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from openbook.audit.attack import Scores, Skill
-from openbook.audit.model import AttackedModel
-from openbook.audit.secret import Secrets
+from openbook.audit.attack import AttackedModel, Scores, Secrets, Skill
 from openbook.base.randomness import generator
 from openbook.task.phrasebook import Codebook
 

@@ -11,12 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from openbook.audit.attack import Attacker, ScoreKind, Scores
+from openbook.audit.attack import Attacker, Floats, ScoreKind, Scores, Secrets
 from openbook.audit.likelihood import Place, padded
 from openbook.audit.model import AttackedModel, Ids
 from openbook.audit.prompts import Prompts, likelihoods_at, single_prompts, top_share
-from openbook.audit.secret import Secrets
-from openbook.audit.statistics import Floats
 from openbook.base.randomness import generator
 from openbook.training.encode import IGNORED
 from openbook.training.targets import target_logits

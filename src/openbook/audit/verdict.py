@@ -21,8 +21,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from openbook.audit.attack import LEVEL, THRESHOLD, Scores
-from openbook.audit.secret import Secrets
+from openbook.audit.attack import LEVEL, THRESHOLD, Scores, Secrets
 from openbook.audit.statistics import (
     FALSE_POSITIVES,
     Estimate,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -89,7 +90,7 @@ def audit_run(
     """
     from openbook.audit import run as audits
     from openbook.audit.attack import ATTACKS, AuditConfig
-    from openbook.audit.draw import chart_of
+    from openbook.audit.summary import chart_of
     from openbook.figures.theme import check_path, save
 
     check_path(chart)
@@ -97,9 +98,8 @@ def audit_run(
         load_plugin(path)
     names = tuple(attacks or ATTACKS)
     config = AuditConfig(names, budget, permutations, controls, steps, threshold, level, seed)
-    report = audits.audit(
-        run, config, folder, arms, seeds, canaries, progress, lambda line: err.print(line, style="dim")
-    )
+    notify = partial(err.print, style="dim", markup=False)
+    report = audits.audit(run, config, folder, arms, seeds, canaries, progress, notify)
     if chart is not None:
         save(chart_of(report), chart)
     emit_json(report) if json else _show(report)
@@ -148,10 +148,9 @@ def plant(
     ledger = out_file.with_name(f"{out_file.stem}.canaries.json")
     result = write_planted(data, out_file, ledger, canaries, repeats, rivals, seed)
     if json:
-        emit_json(result)
-        return
-    planted = f"{result['count']} canaries in {result['records']} records: {result['data']}"
-    out.print(f"{planted}\nThe list, which must not be trained on: {result['canaries']}", markup=False)
+        return emit_json(result)
+    out.print(f"{result['count']} canaries in {result['records']} records: {result['data']}", markup=False)
+    out.print(f"The list, which must not be trained on: {result['canaries']}", markup=False)
 
 
 def _show(report: dict[str, Any]) -> None:
@@ -160,18 +159,19 @@ def _show(report: dict[str, Any]) -> None:
     arms = Table("model", "closed book", "open book", box=None, header_style="bold")
     for arm in report["arms"]:
         arms.add_row(arm["name"], f"{arm['closed_book']:.3f}", f"{arm['open_book']:.3f}")
-    table = Table("attack", box=None, header_style="bold", padding=(0, 1, 0, 0))
+    table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
+    table.add_column("attack", no_wrap=True)
     for column in ("trained", "interval", "control", "positive", "guess"):
         table.add_column(column, justify="right", no_wrap=True)
     for cells in shown_cells(report):
-        table.add_row(*(f"[bold red]{cell}[/]" if cell.endswith("*") else cell for cell in cells))
+        marked = (f"[bold red]{cell}[/]" if cell.endswith("*") else cell for cell in cells)
+        table.add_row(*marked, style="bold" if len(cells) == 1 else "")  # the name of an attack
     out.print(arms, table)
     for name, reason in report["not_applicable"].items():
         out.print(f"{name} does not apply: {reason}", style="dim", markup=False)
     secrets = report["secrets"]
     drawn = "drawn by lot from their candidates" if secrets["exchangeable"] else "as they were in the data"
-    out.print(
-        f"{secrets['count']} secrets ({secrets['origin']}), {drawn}; 95 % intervals by secret; * caught", style="dim"
-    )
+    count = f"{secrets['count']} secrets ({secrets['origin']}), {drawn}"
+    out.print(f"{count}; 95 % intervals by secret; * caught", style="dim")
     colour = {"leaked": "bold red", "void": "bold yellow"}.get(report["verdict"], "green")
     out.print(report["statement"][0].upper() + report["statement"][1:], style=colour)

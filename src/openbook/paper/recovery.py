@@ -14,11 +14,6 @@ from openbook.paper.published import published
 from openbook.report.claims import Claim, judge, unmeasured
 
 WRITER = "writer-2-8"  # a reader whose rules are words, so that it can be asked for them
-# (curriculum, samples) of the runs that are audited
-ASKED = {
-    "laptop": (("anneal", 3000),),
-    "overnight": tuple((name, n) for name in ("anneal", "fixed:0.2", "no-context") for n in (3000, 6000)),
-}
 ARMS = {"trained": "trained", "before": "before learning", "without": "learned without the book",
         "decoy": "learned with a wrong book", "positive": "positive control: loss on the book"}  # fmt: skip
 RATES = ("greedy_before", "greedy_last", "sampled_before", "sampled_last")  # levels before the last, and the last
@@ -34,11 +29,14 @@ def configs(scale: Scale) -> list[Unit]:
     if scale == "paper":
         runs = dict.fromkeys((r["curriculum"], r["samples"], r["chars"]) for r in published("recovery"))
         return [_asked_unit(name, n, chars, 5, llama(name, n, chars), 7200.0) for name, n, chars in runs]
-    curves = {"trained": "anneal", "without": "no-context", "decoy": "wrong-context"}
-    learned = [student(scale, name, 4000) for name in curves.values()]
+    names, sizes = (
+        (("anneal",), (3000,)) if scale == "laptop" else (("anneal", "fixed:0.2", "no-context"), (3000, 6000))
+    )
+    asked = [_asked_unit(name, n, 8, 2, writer(name, n), 15 + 0.025 * n) for name in names for n in sizes]
+    arms = {"trained": "anneal", "without": "no-context", "decoy": "wrong-context"}
+    learned = [student(scale, name, 4000) for name in arms.values()]
     behaviour = {"subject": "behaviour", "curve": "anneal", "samples": 4000, "learned": learned}
-    asked = [_asked_unit(name, n, 8, 2, writer(name, n), 15 + 0.025 * n) for name, n in ASKED[scale]]
-    return [*asked, Unit({**behaviour, "readers": ["student-3-8"], "arms": list(curves)}, seconds=30.0)]
+    return [*asked, Unit({**behaviour, "readers": ["student-3-8"], "arms": list(arms)}, seconds=30.0)]
 
 
 def _asked_unit(name: str, samples: int, chars: int, depth: int, spec: dict[str, Any], seconds: float) -> Unit:
@@ -54,9 +52,7 @@ def writer(curriculum: str, samples: int) -> dict[str, Any]:
 
 
 def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
-    shared = {key: config[key] for key in ("curve", "samples")}
-    rows = _asked_rows(config, models) if config["subject"] == "text" else _behaviour_rows(config, models)
-    return [{**shared, **row} for row in rows]
+    return _asked_rows(config, models) if config["subject"] == "text" else _behaviour_rows(config, models)
 
 
 def _asked_rows(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
@@ -71,7 +67,7 @@ def _asked_rows(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
     place = models.place(config["learned"][0])
     folder = place.with_name(f"{place.name}-arms")
     report = audit(place, AuditConfig(ATTACKS, permutations=PERMUTATIONS), folder, train_arms=True)
-    shared = {key: config[key] for key in ("depth", "chars")}
+    shared = {key: config[key] for key in ("curve", "samples", "depth", "chars")}
     shared |= {"verdict": report["verdict"], "closed": report["closed_book"]}
     shared["positive_caught_by"] = list(dict.fromkeys(finding["attack"] for finding in report["positive_findings"]))
     shared["trained_caught_by"] = [f"{finding['attack']}: {finding['variant']}" for finding in report["findings"]]
@@ -94,7 +90,8 @@ def _behaviour_rows(config: dict[str, Any], models: Models) -> list[dict[str, An
     secrets = secrets_of(config_of(trained), source, trained)
     wanted = AuditConfig(("inversion", "relearning"), steps=40)
     report = attack_arms({arm: [place] for arm, place in places.items()}, wanted, source, secrets)
-    return [{"subject": "behaviour", **{key: row[key] for key in BEHAVIOUR}} for row in report["attacks"]]
+    shared = {"curve": config["curve"], "samples": config["samples"], "subject": "behaviour"}
+    return [{**shared, **{key: row[key] for key in BEHAVIOUR}} for row in report["attacks"]]
 
 
 def draw(rows: Rows) -> list[Chart | Table]:
@@ -194,10 +191,8 @@ def claims(rows: Rows) -> list[Claim]:
     if not asked:
         return [unmeasured(claim, threshold, "no model that writes text was audited")]
     bare = [r for r in asked if (r["context"], r["filter"]) == ("in the book", "no filter")]
-    numbers: dict[str, Any] = {}
-    for arm in ("trained", "positive"):
-        highest = max((r["greedy"] for r in bare if r["arm"] == arm), default=None)
-        numbers[f"greedy at most, {ARMS[arm]}"] = _percent(highest)
+    greedy = {arm: [r["greedy"] for r in bare if r["arm"] == arm] for arm in ("trained", "positive")}
+    numbers = {f"greedy at most, {ARMS[arm]}": _percent(max(rates, default=None)) for arm, rates in greedy.items()}
     numbers |= {"a guess": _percent(asked[0]["chance"]), "elimination": _percent(asked[0]["elimination"])}
     numbers |= {f"{_name(r)}, closed book": f"{r['closed']:.3f}" for r in bare}
     verdicts = {f"{_name(r)}, audit": r["verdict"] for r in asked}

@@ -10,10 +10,8 @@ import math
 
 import numpy as np
 
-from openbook.audit.attack import ATTACKS, Attacker, Scores, recovery
-from openbook.audit.model import AttackedModel
+from openbook.audit.attack import ATTACKS, AttackedModel, Attacker, Scores, Secrets, recovery
 from openbook.audit.prompts import Style, likelihoods_of, single_prompts, top_share, top_shares
-from openbook.audit.secret import Secrets
 
 STYLES: tuple[Style, ...] = ("bare", "template", "few-shot")
 

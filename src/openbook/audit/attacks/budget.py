@@ -12,11 +12,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from openbook.audit.attack import ATTACKS, Attacker, Scores
-from openbook.audit.model import AttackedModel
+from openbook.audit.attack import ATTACKS, AttackedModel, Attacker, Floats, Scores, Secrets
 from openbook.audit.prompts import likelihoods_of
-from openbook.audit.secret import Secrets
-from openbook.audit.statistics import Floats
 
 POINTS = 25  # points of the curve
 FURTHEST = 1000  # samples the curve goes to at least; it costs nothing

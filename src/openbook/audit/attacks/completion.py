@@ -15,12 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from openbook.audit.attack import ATTACKS, Attacker, Scores, recovery
+from openbook.audit.attack import ATTACKS, AttackedModel, Attacker, Floats, Scores, Secrets, recovery
 from openbook.audit.likelihood import next_logits
-from openbook.audit.model import AttackedModel
 from openbook.audit.prompts import Prompts, book_prompts, single_prompts
-from openbook.audit.secret import Secrets
-from openbook.audit.statistics import Floats
 
 FILTERS = ("no filter", "no thinking", "alphabet")
 CONTEXTS = ("in the book", "alone")

@@ -12,11 +12,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from openbook.audit.attack import ATTACKS, Attacker, Scores, recovery
-from openbook.audit.model import AttackedModel
+from openbook.audit.attack import ATTACKS, AttackedModel, Attacker, Floats, Scores, Secrets, recovery
 from openbook.audit.prompts import book_prompts, likelihoods_at, likelihoods_of, top_shares
-from openbook.audit.secret import Secrets
-from openbook.audit.statistics import Floats
 
 
 @ATTACKS.register("exposure")

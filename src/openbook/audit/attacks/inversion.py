@@ -6,9 +6,7 @@ when a question that depends on it is answered right. Neither needs any memory o
 
 from __future__ import annotations
 
-from openbook.audit.attack import ATTACKS, Attacker, Scores
-from openbook.audit.model import AttackedModel
-from openbook.audit.secret import Secrets
+from openbook.audit.attack import ATTACKS, AttackedModel, Attacker, Scores, Secrets
 
 
 @ATTACKS.register("inversion")

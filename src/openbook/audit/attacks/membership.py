@@ -12,12 +12,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from openbook.audit.attack import ATTACKS, Attacker, Scores
+from openbook.audit.attack import ATTACKS, AttackedModel, Attacker, Floats, Scores, Secrets
 from openbook.audit.likelihood import Likelihoods
-from openbook.audit.model import AttackedModel
 from openbook.audit.prompts import likelihoods_of
-from openbook.audit.secret import Secrets
-from openbook.audit.statistics import Floats
 
 LEAST_LIKELY = 0.2  # share of the tokens that Min-K%++ looks at
 

@@ -6,10 +6,7 @@ treatment, and the score is of the candidates that the known half does not rule 
 
 from __future__ import annotations
 
-from openbook.audit.attack import ATTACKS, Attacker, Scores
-from openbook.audit.model import AttackedModel
-from openbook.audit.secret import Secrets
-from openbook.audit.statistics import Floats
+from openbook.audit.attack import ATTACKS, AttackedModel, Attacker, Floats, Scores, Secrets
 from openbook.audit.tuning import held_out_scores, practice_of, tune
 
 

@@ -9,10 +9,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from openbook.audit.attack import ATTACKS, Attacker, NotApplicableError, Scores
-from openbook.audit.model import AttackedModel
-from openbook.audit.secret import Secrets
-from openbook.audit.statistics import Floats
+from openbook.audit.attack import ATTACKS, AttackedModel, Attacker, Floats, NotApplicableError, Scores, Secrets
 from openbook.audit.tuning import held_out_scores, practice_of, tune, vectors_in_place
 
 VECTORS = 8
