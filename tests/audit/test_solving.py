@@ -12,7 +12,7 @@ from tests.tiny import tiny
 
 from openbook.audit.model import AttackedModel
 from openbook.audit.skill import TextTask
-from openbook.audit.solving import guessed, recovered, solve, unshifted
+from openbook.audit.solving import guessed, recovered_rules, solve, unshifted
 from openbook.book.text import Kind
 from openbook.curriculum import SamplingPlan, curriculum_named
 from openbook.task import Codebook, translate_batch
@@ -49,14 +49,14 @@ def test_all_rules_up_to_names(depth: int, chars: int, pairs: int) -> None:
     codebook = Codebook.sample(depth, chars, seed=5)
     ask = oracle(codebook)
     levels, last = solve(ask, depth, chars, pairs)
-    assert recovered(levels, last, codebook).mean() == 1.0
+    assert recovered_rules(levels, last, codebook).mean() == 1.0
     assert sum(ask.asked) <= depth * 12 * chars**2 * max(1, pairs)
 
 
 def test_a_few_wrong_answers_do_little_harm_and_guesses_recover_nothing() -> None:
     codebook = Codebook.sample(2, 8)
-    assert recovered(*solve(oracle(codebook, wrong=0.05), 2, 8, 4), codebook).mean() > 0.9
-    lost = recovered(*solve(oracle(codebook, wrong=1.0), 2, 8, 4), codebook).mean()
+    assert recovered_rules(*solve(oracle(codebook, wrong=0.05), 2, 8, 4), codebook).mean() > 0.9
+    lost = recovered_rules(*solve(oracle(codebook, wrong=1.0), 2, 8, 4), codebook).mean()
     chance = guessed(codebook, 4).mean()  # naming classes after the fact helps a guesser
     assert 1 / 64 < chance < 0.15 and lost == pytest.approx(chance, abs=0.06)
 

@@ -17,7 +17,7 @@ from openbook.audit.run import report_of, scores_of
 from openbook.audit.secret import task_secrets
 from openbook.audit.statistics import harmonic_share
 from openbook.audit.summary import completion_rows, summary_rows
-from openbook.audit.verdict import averaged, findings, judge, measures
+from openbook.audit.verdict import averaged, findings, measures, verdict_of
 from openbook.paper.published import published
 from openbook.task import Codebook
 from openbook.task.source import Translations
@@ -36,7 +36,7 @@ def hits(share: float, kind: ScoreKind = "recovery", seed: int = 0, attack: str 
 def judged(trained: float, control: float = 0.0, positive: float = 1.0, **options: Any) -> str:
     arms = {"trained": trained, "before": 0.0, "without": control, "decoy": 0.0, "positive": positive}
     measured = {arm: measures(hits(share, seed=k)) for k, (arm, share) in enumerate(arms.items())}
-    return judge(measured, {arm: measured[arm] for arm in CONTROLS}, **options).verdict
+    return verdict_of(measured, {arm: measured[arm] for arm in CONTROLS}, **options).verdict
 
 
 def test_the_verdicts() -> None:
@@ -51,14 +51,14 @@ def test_the_verdicts() -> None:
 
 def test_words_that_are_never_used() -> None:
     measured = {arm: measures(hits(0.0 if arm != "positive" else 1.0)) for arm in ("trained", *CONTROLS, "positive")}
-    statement = judge(measured, {arm: measured[arm] for arm in CONTROLS}).statement
+    statement = verdict_of(measured, {arm: measured[arm] for arm in CONTROLS}).statement
     assert "not recovered by these attacks at this budget" in statement
     assert "private" not in statement and "safe" not in statement
 
 
 def test_what_the_skill_gives_away_is_no_leak() -> None:
     measured = {arm: measures(hits(1.0, "behaviour")) for arm in ("trained", *CONTROLS)}
-    judgement = judge(measured, {arm: measured[arm] for arm in CONTROLS})
+    judgement = verdict_of(measured, {arm: measured[arm] for arm in CONTROLS})
     assert judgement.verdict == "inapplicable" and "any model gives away" in judgement.statement
 
 

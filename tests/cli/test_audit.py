@@ -120,12 +120,12 @@ def test_the_table(small: Path, capsys: pytest.CaptureFixture[str], monkeypatch:
 
 FIRST = """
 import numpy as np
-from openbook.audit.attack import ATTACKS, recovery
+from openbook.audit.attack import ATTACKS, recovery_scores
 
 @ATTACKS.register("first")
 def first(model, secrets, attacker):
     hits_s = np.array([float(secret.index == 0) for secret in secrets.items])
-    return [recovery("first", "always the first", hits_s, secrets)]
+    return [recovery_scores("first", "always the first", hits_s, secrets)]
 """
 
 

@@ -76,18 +76,27 @@ def passed_exam(run: Path) -> dict[str, Any]:
 def check_other_seed(run: Path, other: Path) -> None:
     """Refuse what is not the same training under another seed: its scores are averaged with those of the run."""
     passed_exam(other)
-    expected, recorded = RunFolder(run).read("data.json"), RunFolder(other).read("data.json")
-    if any(expected[key] != recorded[key] for key in ("fingerprint", "tokenizer")):
-        raise InputError(f"{other} was trained on other data or with another tokenizer than {run}: no other seed of it")
-    config, other_config = config_of(run), config_of(other)
-    reseeded = config.model_copy(update={"seed": other_config.seed})
-    if changes := differences(_compared(reseeded), _compared(other_config)):
-        raise InputError(f"{other} is no other seed of {run}: {'; '.join(changes[:4])}")
-    if other_config.seed == config.seed:
+    config, seed = config_of(run), config_of(other).seed
+    if mismatches := _mismatches(run, other, config.model_copy(update={"seed": seed})):
+        raise InputError(f"{other} is no other seed of {run}: {'; '.join(mismatches[:4])}")
+    if seed == config.seed:
         raise InputError(
-            f"{other} has the seed of {run}, {config.seed}: it says nothing about other seeds. Train it with --seed "
-            f"{config.seed + 1}"
+            f"{other} has the seed of {run}, {seed}: it says nothing about other seeds. Train it with --seed {seed + 1}"
         )
+
+
+def _mismatches(run: Path, place: Path, config: RunConfig, decoy: str | None = None) -> list[str]:
+    """In what a run differs from `run`, if it should have this config and the same data (or this decoy text)."""
+    expected, recorded = RunFolder(run).read("data.json"), RunFolder(place).read("data.json")
+    fingerprint = expected["fingerprint"] if decoy is None else hashlib.sha256(decoy.encode()).hexdigest()
+    lines = []
+    if recorded["tokenizer"] != expected["tokenizer"]:
+        lines.append(f"it has another tokenizer than {run}, so their likelihoods cannot be compared")
+    if recorded["fingerprint"] != fingerprint:
+        lines.append(
+            f"it was trained on {'other data' if decoy is None else 'a text that is no decoy for these secrets'}"
+        )
+    return lines + differences(_compared(config), _compared(config_of(place)))
 
 
 def _compared(config: RunConfig) -> dict[str, Any]:
@@ -192,24 +201,15 @@ class Arms:
         place = self.folder / name
         if damage := RunFolder(place).damage():
             raise InputError(f"the arm '{name}' in {place} cannot be used: {'; '.join(damage[:3])}")
-        expected, recorded = RunFolder(self.run).read("data.json"), RunFolder(place).read("data.json")
-        fingerprint, text = expected["fingerprint"], f"other data than {self.run}"
-        if name == "decoy" and self.config.data is not None:
-            fingerprint = hashlib.sha256(self.decoy_text.encode()).hexdigest()
-            text = "a text that is no decoy for these secrets"
-        complaints = []
-        if expected["tokenizer"] != recorded["tokenizer"]:
-            complaints.append(f"has another tokenizer than {self.run}: their likelihoods cannot be compared")
-        if "chat" in recorded and (chat := differences(expected.get("chat", {}), recorded["chat"])):
-            complaints.append(f"saw another chat template, or another date in it: {'; '.join(chat[:3])}")
-        if fingerprint != recorded["fingerprint"]:
-            complaints.append(f"was trained on {text}, so it is no control for it")
-        if changes := differences(_compared(self.config_of(name)), _compared(config_of(place))):
-            complaints.append(f"is no control for {self.run}: {'; '.join(changes[:4])}")
-        if complaints:
+        decoy = self.decoy_text if name == "decoy" and self.config.data is not None else None
+        mismatches = _mismatches(self.run, place, self.config_of(name), decoy)
+        chats = [RunFolder(folder).read("data.json").get("chat", {}) for folder in (self.run, place)]
+        if chats[1] and (changes := differences(*chats)):
+            mismatches.append(f"it saw another chat template, or another date in it: {'; '.join(changes[:3])}")
+        if mismatches:
             raise InputError(
-                f"the arm '{name}' in {place} {complaints[0]}. Remove that folder and train the arm anew with --arms, "
-                "or name another folder with --folder"
+                f"the arm '{name}' in {place} is no control for {self.run}: {'; '.join(mismatches[:4])}. Remove that "
+                "folder and train the arm anew with --arms, or name another folder with --folder"
             )
 
 

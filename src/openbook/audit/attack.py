@@ -6,7 +6,7 @@ names is imported from here. This one guesses the first candidate, whatever the 
     @ATTACKS.register("first")
     def first(model: AttackedModel, secrets: Secrets, attacker: Attacker) -> list[Scores]:
         hits_s = np.array([float(secret.index == 0) for secret in secrets.items])
-        return [recovery("first", "always the first", hits_s, secrets)]
+        return [recovery_scores("first", "always the first", hits_s, secrets)]
 
 Legend: S secrets, K rivals of a secret.
 """
@@ -100,7 +100,7 @@ Attack = Callable[[AttackedModel, Secrets, Attacker], list[Scores]]
 ATTACKS: Registry[Attack] = Registry("attack")
 
 
-def recovery(
+def recovery_scores(
     attack: str, variant: str, hits_s: Floats, secrets: Secrets, elimination_s: Floats | None = None
 ) -> Scores:
     """Scores of an attack that guesses. Without `elimination_s`, it was shown nothing that rules a candidate out."""

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from openbook.audit.kinds import raw_record, task_of
-from openbook.audit.secret import Secret, Secrets, in_sections, secret_of, with_tail
+from openbook.audit.secret import Secret, Secrets, all_pieces, in_sections, secret_of, with_tail
 from openbook.base.errors import InputError
 from openbook.base.files import write_json, written_aside
 from openbook.base.randomness import generator
@@ -84,11 +84,8 @@ def canary_secrets(ledger: Path, source: Source, opening: str = "") -> Secrets:
     if task_of(source) is not None:
         raise InputError("canaries are planted in own data; this run was trained on the task: leave out --canaries")
     places: dict[str, tuple[str, Layout]] = {}
-    for index in range(len(source)):
-        example = source.example(index)
-        for section in example.sections:
-            for piece in section.pieces:
-                places.setdefault(piece.text, (section.name, example.layout))
+    for _, example, section, piece in all_pieces(source):
+        places.setdefault(piece.text, (section, example.layout))
     items: list[Secret] = []
     layouts: dict[str, Layout] = {}
     for known, truth, candidates in canaries:

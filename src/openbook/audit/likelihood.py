@@ -98,6 +98,14 @@ class Tree:
         return Likelihoods(*tables)
 
 
+@dataclass(frozen=True, eq=False)
+class _Question:
+    """The candidates of one tree, asked for at a place."""
+
+    place: Place
+    tree: Tree
+
+
 def candidate_likelihoods(
     model: AttackedModel, texts: Sequence[Ids], places: Sequence[Place], candidates: Sequence[Sequence[Ids]]
 ) -> list[Likelihoods]:
@@ -105,21 +113,25 @@ def candidate_likelihoods(
     most = _most_nodes(max(place.before for place in places), model.vocabulary)
     lists = {id(options): options for options in candidates}  # places of one group share one list of candidates
     trees = {key: [Tree(some) for some in _small_enough(options, most)] for key, options in lists.items()}
-    # a place is asked once for each of its trees
-    where = [place for place, options in zip(places, candidates, strict=True) for _ in trees[id(options)]]
-    tree_of = [tree for options in candidates for tree in trees[id(options)]]
-    results: dict[int, Likelihoods] = {}
+    questions = [
+        [_Question(place, tree) for tree in trees[id(options)]]
+        for place, options in zip(places, candidates, strict=True)
+    ]
+    every = [question for of_place in questions for question in of_place]
+    results: dict[_Question, Likelihoods] = {}
     with torch.inference_mode():
-        for batch in _batches(texts, where):
-            asked = [sorted(numbers, key=lambda k: where[k].before) for numbers in batch.values()]
-            trunk = _read_trunk(
-                model, [texts[row] for row in batch], [[where[k].before - 1 for k in ks] for ks in asked]
-            )
-            for part in _parts(asked, tree_of, trunk.ids.shape[1], model.vocabulary):
-                results |= _read_branches(model, trunk, part, where, tree_of)
-    parts = iter(results[number] for number in range(len(where)))
-    joined = [_joined([next(parts) for _ in trees[id(options)]]) for options in candidates]
-    _check_one(model, texts, places, candidates, joined)
+        for batch in _batches(texts, [question.place for question in every]):
+            asked = [
+                sorted((every[k] for k in ks), key=lambda question: question.place.before) for ks in batch.values()
+            ]
+            trunk = _read_trunk(model, [texts[row] for row in batch], asked)
+            for part in _parts(asked, trunk.ids.shape[1], model.vocabulary):
+                results |= _read_branches(model, trunk, part)
+    joined = [_joined([results[question] for question in of_place]) for of_place in questions]
+    if "trees hold" not in model.memo:
+        k = max(range(len(places)), key=lambda k: max(map(len, candidates[k])))
+        _check_longest(model, texts[places[k].row][: places[k].before], candidates[k], joined[k])
+        model.memo["trees hold"] = True
     return joined
 
 
@@ -131,7 +143,7 @@ def next_logits(
     Yields ((place, offset) of each row of logits, logits [rows, V]).
     """
     for batch in _batches(texts, places):
-        ids = padded([texts[row] for row in batch]).to(model.device)
+        ids = padded_rows([texts[row] for row in batch]).to(model.device)
         spots: list[tuple[int, int]] = []
         index: list[int] = []
         for b, numbers in enumerate(batch.values()):
@@ -160,7 +172,7 @@ def _batches(texts: Sequence[Ids], places: Sequence[Place]) -> Iterator[dict[int
         yield batch
 
 
-def padded(texts: Sequence[Ids], filler: int = 0, length: int | None = None) -> Tensor:
+def padded_rows(texts: Sequence[Ids], filler: int = 0, length: int | None = None) -> Tensor:
     """Texts as rows of one length, cut or filled on the right, where nothing looks back from: [B, T]."""
     ids = np.full((len(texts), length or max(map(len, texts))), filler, np.int64)
     for row, text in enumerate(texts):
@@ -200,32 +212,19 @@ def _joined(parts: Sequence[Likelihoods]) -> Likelihoods:
     return Likelihoods(stacked([part.logp_nl for part in parts]), stacked([part.z_nl for part in parts]))
 
 
-def _check_one(
-    model: AttackedModel,
-    texts: Sequence[Ids],
-    places: Sequence[Place],
-    candidates: Sequence[Sequence[Ids]],
-    likelihoods: Sequence[Likelihoods],
-) -> None:
-    """Hold the longest candidate against a plain pass over its text, once for every model.
+def _check_longest(model: AttackedModel, before: Ids, candidates: Sequence[Ids], likelihoods: Likelihoods) -> None:
+    """Hold the longest candidate against a plain pass over its text.
 
     A model whose attention goes by more than the places it is given (ALiBi's by that in the cache) would fail here, not
     quietly.
     """
-    if "trees hold" in model.memo:
-        return
-    different = {id(options): k for k, options in enumerate(candidates)}.values()
-    k, n = max(
-        ((k, n) for k in different for n in range(len(candidates[k]))), key=lambda at: len(candidates[at[0]][at[1]])
-    )
-    ids = candidates[k][n]
-    before = texts[places[k].row][: places[k].before]
+    n = max(range(len(candidates)), key=lambda n: len(candidates[n]))
+    ids = candidates[n]
     ((_, logits),) = next_logits(model, [before + ids], [Place(0, len(before))], [len(ids)])
     alone = torch.log_softmax(logits.double(), -1)[torch.arange(len(ids)), list(ids)].cpu().numpy()
     within = 1e-3 if model.model.dtype == torch.float32 else 0.25
-    if not np.allclose(likelihoods[k].logp_nl[n, : len(ids)], alone, rtol=within, atol=within):
+    if not np.allclose(likelihoods.logp_nl[n, : len(ids)], alone, rtol=within, atol=within):
         raise _no_shared_prefix(model)
-    model.memo["trees hold"] = True
 
 
 def _no_shared_prefix(model: AttackedModel) -> InputError:
@@ -239,27 +238,27 @@ def _no_shared_prefix(model: AttackedModel) -> InputError:
 class _Trunk:
     ids: Tensor  # [B, T]
     layers: list[tuple[Tensor, Tensor]]  # keys and values, [B, heads, T, head]
-    root: dict[tuple[int, int], Tensor]  # (row of the batch, token) -> logits after it
+    root: dict[tuple[int, int], Tensor]  # (row of the batch, tokens before) -> logits there
 
 
-def _read_trunk(model: AttackedModel, texts: Sequence[Ids], wanted: Sequence[Sequence[int]]) -> _Trunk:
-    """One pass over the texts, which keeps logits after the tokens that are wanted of each, in order."""
-    ids = padded(texts, length=max(tokens[-1] for tokens in wanted) + 1).to(model.device)
-    spots = [(row, token) for row, tokens in enumerate(wanted) for token in dict.fromkeys(tokens)]
-    index = torch.tensor([row * ids.shape[1] + token for row, token in spots], device=model.device)
+def _read_trunk(model: AttackedModel, texts: Sequence[Ids], asked: Sequence[Sequence[_Question]]) -> _Trunk:
+    """One pass over the texts, which keeps the logits in front of every place."""
+    ids = padded_rows(texts, length=max(questions[-1].place.before for questions in asked)).to(model.device)
+    spots = list(dict.fromkeys((row, question.place.before) for row, of_row in enumerate(asked) for question in of_row))
+    index = torch.tensor([row * ids.shape[1] + before - 1 for row, before in spots], device=model.device)
     with gathered(model.model, index):
         output = model.model(input_ids=ids, use_cache=True)
     layers = [(layer.keys, layer.values) for layer in output.past_key_values.layers]
     return _Trunk(ids, layers, dict(zip(spots, output.logits[0], strict=True)))
 
 
-Part = list[tuple[int, list[int]]]  # (row of the batch, its places) of one pass
+_Pass = list[tuple[int, list[_Question]]]  # (row of the batch, some of its questions) of one pass
 
 
-def _parts(asked: list[list[int]], tree_of: Sequence[Tree], length: int, vocabulary: int) -> Iterator[Part]:
-    """Places cut into passes whose masks and logits fit."""
+def _parts(asked: list[list[_Question]], length: int, vocabulary: int) -> Iterator[_Pass]:
+    """Questions cut into passes whose masks and logits fit."""
     rounds = max(map(len, asked))
-    widest = max(len(tree_of[k]) for ks in asked for k in ks)
+    widest = max(len(question.tree) for of_row in asked for question in of_row)
     rows, together = len(asked), rounds
 
     def fits() -> bool:
@@ -271,26 +270,24 @@ def _parts(asked: list[list[int]], tree_of: Sequence[Tree], length: int, vocabul
     for first in range(0, len(asked), rows):
         some = list(enumerate(asked))[first : first + rows]
         for start in range(0, rounds, together):
-            if part := [(row, ks[start : start + together]) for row, ks in some if ks[start : start + together]]:
+            if part := [(row, of_row[start : start + together]) for row, of_row in some if of_row[start:]]:
                 yield part
 
 
-def _read_branches(
-    model: AttackedModel, trunk: _Trunk, part: Part, places: Sequence[Place], tree_of: Sequence[Tree]
-) -> dict[int, Likelihoods]:
-    """One pass over the nodes of some places, which stand one place after another in the row of their text."""
-    stands: list[tuple[int, int, slice]] = []  # row of the pass, place, its nodes there
-    for b, (_, ks) in enumerate(part):
-        ends = np.cumsum([0, *(len(tree_of[k]) for k in ks)]).tolist()
-        stands += [(b, k, slice(*ends[n : n + 2])) for n, k in enumerate(ks)]
+def _read_branches(model: AttackedModel, trunk: _Trunk, part: _Pass) -> dict[_Question, Likelihoods]:
+    """One pass over the nodes of some trees, which stand one behind the other in the row of their text."""
+    stands: list[tuple[int, _Question, slice]] = []  # row of the pass, question, its nodes there
+    for b, (_, questions) in enumerate(part):
+        ends = np.cumsum([0, *(len(question.tree) for question in questions)]).tolist()
+        stands += [(b, question, slice(*ends[n : n + 2])) for n, question in enumerate(questions)]
     nodes = max(here.stop for _, _, here in stands)
-    seen = max(places[k].before for _, k, _ in stands)  # no node looks further
+    seen = max(question.place.before for _, question, _ in stands)  # no node looks further
     ids = np.zeros((len(part), nodes), np.int64)
     position = np.zeros((len(part), nodes), np.int64)
     sees = np.zeros((len(part), nodes, seen + nodes), bool)
     sees[:, :, :1] = True  # padding must see something
-    for b, k, here in stands:
-        tree, before = tree_of[k], places[k].before
+    for b, question, here in stands:
+        tree, before = question.tree, question.place.before
         ids[b, here] = tree.token
         position[b, here] = before - 1 + np.array(tree.depth, np.int64)
         sees[b, here, :before] = True
@@ -298,10 +295,10 @@ def _read_branches(
     rows = [row for row, _ in part]
     logits = _node_logits(model, trunk, rows, seen, ids, position, sees) if nodes else None
     likelihoods = {}
-    for b, k, here in stands:
-        root = trunk.root[rows[b], places[k].before - 1]
+    for b, question, here in stands:
+        root = trunk.root[rows[b], question.place.before]
         own = root.new_empty(0, len(root)) if logits is None else logits[b, here]
-        likelihoods[k] = tree_of[k].collect(root, own)
+        likelihoods[question] = question.tree.collect(root, own)
     return likelihoods
 
 

@@ -17,7 +17,7 @@ from openbook.audit.canaries import canary_secrets
 from openbook.audit.kinds import has_written_pieces, task_of
 from openbook.audit.secret import Secrets, data_secrets, task_secrets, usual_setting
 from openbook.audit.skill import pairs_of, skill_of
-from openbook.audit.verdict import Measure, averaged, judge, measures
+from openbook.audit.verdict import Measure, averaged, measures, verdict_of
 from openbook.base.console import Bar, no_bar
 from openbook.base.errors import InputError
 from openbook.book.shelf import Source
@@ -135,7 +135,7 @@ def report_of(
     controls = dict[str, list[Measure]]()
     for arm in (arm for arm in CONTROLS if arm in trainings):
         controls |= zip(replicas(arm, len(trainings[arm])), trainings[arm], strict=True)
-    judgement = judge(measured, controls, config.threshold, config.level)
+    judgement = verdict_of(measured, controls, config.threshold, config.level)
     caught = {("trained", f.attack, f.variant, f.metric) for f in judgement.findings}
     caught |= {("positive", f.attack, f.variant, f.metric) for f in judgement.positive_findings}
     rows = [m.row(arm, secrets, (arm, *m.key) in caught) for arm, each in measured.items() for m in each]

@@ -13,14 +13,14 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from openbook.base.errors import InputError
-from openbook.book.example import Example
+from openbook.book.example import Example, Piece
 from openbook.book.shelf import Source
 from openbook.book.text import Kind, Layout
 from openbook.task.source import Translations
@@ -153,19 +153,15 @@ def data_secrets(source: Source, opening: str = "") -> Secrets:
     layouts: dict[str, Layout] = {}
     sections: dict[str, str] = {}
     before_answer: set[str] = set()
-    for index in range(len(source)):
-        example = source.example(index)
-        answer = answer_of(example)
-        for section in example.sections:
-            for piece in section.pieces:
-                text = piece.text
-                sections.setdefault(text, section.name)
-                cut = _cut_before(text, answer) if piece.needed and text not in before_answer else None
-                if cut is not None:
-                    before_answer.add(text)
-                elif text in cuts or (cut := _middle(text)) is None:
-                    continue
-                cuts[text], layouts[text] = cut, example.layout
+    for _, example, section, piece in all_pieces(source):
+        text = piece.text
+        sections.setdefault(text, section)
+        cut = _cut_before(text, answer_of(example)) if piece.needed and text not in before_answer else None
+        if cut is not None:
+            before_answer.add(text)
+        elif text in cuts or (cut := _middle(text)) is None:
+            continue
+        cuts[text], layouts[text] = cut, example.layout
     rivals = tuple(dict.fromkeys(text[cut:] for text, cut in cuts.items()))
     options = {layout: with_tail(rivals, layout) for layout in set(layouts.values())}
     items = []
@@ -206,6 +202,15 @@ def usual_setting(source: Source) -> tuple[History | None, str]:
     examples = map(source.example, range(len(source)))
     settings = Counter((example.history, example.preamble) for example in examples if example.sections)
     return settings.most_common(1)[0][0] if settings else (None, "")
+
+
+def all_pieces(source: Source) -> Iterator[tuple[int, Example, str, Piece]]:
+    """Every piece of every example, with the number of the example and the name of the section."""
+    for index in range(len(source)):
+        example = source.example(index)
+        for section in example.sections:
+            for piece in section.pieces:
+                yield index, example, section.name, piece
 
 
 def answer_of(example: Example) -> str:

@@ -26,7 +26,7 @@ from openbook.audit.attack import AttackedModel, Floats, ScoreKind, Scores, Secr
 from openbook.audit.kinds import is_asked_in_tokens, task_of
 from openbook.audit.likelihood import Place, next_logits
 from openbook.audit.model import Ids
-from openbook.audit.secret import answer_of
+from openbook.audit.secret import all_pieces, answer_of
 from openbook.audit.solving import BATCH, Ints, TaskSkill, unshifted
 from openbook.audit.tuning import Practice
 from openbook.base.randomness import generator
@@ -104,13 +104,10 @@ class OwnQuestions(Skill):
         right = self._answered_right(model)
         number = {secret.text: k for k, secret in enumerate(secrets.items)}
         values_s = np.full(len(secrets), math.nan)
-        for index in range(len(self.source)):
-            example = self.source.example(index)
-            answer = answer_of(example)
-            for piece in (piece for section in example.sections for piece in section.pieces if piece.needed):
-                s = number.get(example.layout.piece.replace("{text}", piece.text))
-                if s is not None and answer in secrets.items[s].truth:
-                    values_s[s] = max(np.nan_to_num(values_s[s]), float(right[index]))
+        for index, example, _, piece in all_pieces(self.source):
+            s = number.get(example.layout.piece.replace("{text}", piece.text))
+            if s is not None and piece.needed and answer_of(example) in secrets.items[s].truth:
+                values_s[s] = max(np.nan_to_num(values_s[s]), float(right[index]))
         chance_s = np.where(np.isnan(values_s), math.nan, secrets.chance_s)
         return [Scores("inversion", "answers to the questions", "behaviour", values_s, chance_s, chance_s)]
 
@@ -141,7 +138,7 @@ class StudentTask(TaskSkill):
 
     def answers(self, model: AttackedModel, strings_bl: Ints) -> Ints:
         with torch.inference_mode():
-            return answer_logits(model.model, strings_bl, 0).argmax(-1).cpu().numpy()
+            return bigram_logits(model.model, strings_bl, 0).argmax(-1).cpu().numpy()
 
     def given_away(self, model: AttackedModel, secrets: Secrets, seed: int) -> list[Scores]:
         n, depth, chance_s = self.codebook.chars, self.codebook.depth, secrets.chance_s
@@ -178,7 +175,7 @@ class StudentPractice(Practice):
         def loss(step: int) -> Tensor:
             x_bp = level_strings(self._bigrams(known), pairs, STRINGS, 1000 * self.seed + step)
             strings = unshifted(x_bp, codebook.chars)
-            logits = answer_logits(model.model, strings, codebook.depth - 1, vectors or 1)
+            logits = bigram_logits(model.model, strings, codebook.depth - 1, vectors or 1)
             labels = images[torch.from_numpy(x_bp)].to(logits.device)
             return nn.functional.cross_entropy(logits.flatten(0, 1).float(), labels.flatten())
 
@@ -215,7 +212,7 @@ def question_tokens(model: Any, strings_bl: Ints, level: int, prefix: int = 1) -
     return torch.from_numpy(np.concatenate(parts, axis=1))
 
 
-def answer_logits(model: Any, strings_bl: Ints, level: int, prefix: int = 1) -> Tensor:
+def bigram_logits(model: Any, strings_bl: Ints, level: int, prefix: int = 1) -> Tensor:
     """Logits of the n² output bigrams at every place of the answer: [B, P, n²]."""
     config = model.config
     ids = question_tokens(model, strings_bl, level, prefix).to(next(model.parameters()).device)
@@ -233,7 +230,7 @@ def votes(model: Any, x_bp: Ints, chars: int, level: int, prefix: int = 1) -> Fl
     for start in range(0, len(x_bp), BATCH):
         part = x_bp[start : start + BATCH]
         with torch.inference_mode():
-            logp = torch.log_softmax(answer_logits(model, unshifted(part, chars), level, prefix).float(), -1)
+            logp = torch.log_softmax(bigram_logits(model, unshifted(part, chars), level, prefix).float(), -1)
         np.add.at(total, part.reshape(-1), logp.reshape(-1, size).double().cpu().numpy())
         np.add.at(count, part.reshape(-1), 1)
     return np.where(count[:, None] > 0, total / np.maximum(count, 1)[:, None], math.nan)

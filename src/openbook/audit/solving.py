@@ -101,7 +101,7 @@ def _inverse(level: UnnamedLevel, chars: int) -> Ints:
     return table
 
 
-def recovered(levels: list[UnnamedLevel], last: Ints, codebook: Codebook) -> NDArray[np.float64]:
+def recovered_rules(levels: list[UnnamedLevel], last: Ints, codebook: Codebook) -> NDArray[np.float64]:
     """Which rules are right once every class is named after the character it mostly stands for: [d, n²]."""
     n = codebook.chars
     hits = np.zeros(codebook.tables.shape)
@@ -130,7 +130,7 @@ def guessed(codebook: Codebook, pairs: int, contexts: int = 12, rounds: int = 10
         def ask(x_bp: Ints, random: np.random.Generator = random) -> Ints:
             return random.integers(size, size=x_bp.shape)
 
-        total += recovered(*solve(ask, codebook.depth, codebook.chars, pairs, contexts, number), codebook)
+        total += recovered_rules(*solve(ask, codebook.depth, codebook.chars, pairs, contexts, number), codebook)
     return np.repeat(total.mean(1, keepdims=True) / rounds, size, axis=1)
 
 
@@ -167,7 +167,7 @@ class TaskSkill(Skill):
             strings = unshifted(x_bp, n)
             return np.concatenate([self.answers(model, strings[k : k + BATCH]) for k in range(0, len(strings), BATCH)])
 
-        hits = recovered(*solve(ask, self.codebook.depth, n, self.pairs, self.contexts, seed), self.codebook)
+        hits = recovered_rules(*solve(ask, self.codebook.depth, n, self.pairs, self.contexts, seed), self.codebook)
         guess_s = guessed(self.codebook, self.pairs, self.contexts).reshape(-1)
         variant = f"rules up to names, {asked:,} questions"
         return [Scores("inversion", variant, "behaviour", hits.reshape(-1), secrets.chance_s, guess_s)]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from openbook.audit.attack import Attacker, Floats, ScoreKind, Scores, Secrets
-from openbook.audit.likelihood import Place, padded
+from openbook.audit.likelihood import Place, padded_rows
 from openbook.audit.model import AttackedModel, Ids
 from openbook.audit.prompts import Prompts, likelihoods_at, single_prompts, top_share
 from openbook.base.randomness import generator
@@ -45,8 +45,8 @@ class Practice:
 
         def loss(step: int) -> Tensor:
             chosen = generator(self.seed, "audit batches", step).permutation(len(known))[:BATCH].tolist()
-            ids = padded([prompts.texts[k] for k in chosen])
-            labels = padded([prompts.texts[k] for k in chosen], IGNORED)
+            ids = padded_rows([prompts.texts[k] for k in chosen])
+            labels = padded_rows([prompts.texts[k] for k in chosen], IGNORED)
             for row, k in enumerate(chosen):
                 labels[row, : prompts.places[k].before] = IGNORED
             batch = {"input_ids": ids.to(model.device), "labels": labels.to(model.device)}
@@ -108,7 +108,9 @@ def held_out_scores(
     secrets = practice.secrets
     hits_s, elimination_s = np.full((2, len(secrets)), np.nan)
     for known, held in two_folds(secrets, practice.numbers, practice.seed):
-        for s, total_n in zip(held, likelihoods(known, held) if known and held else [], strict=False):
+        if not (known and held):
+            continue
+        for s, total_n in zip(held, likelihoods(known, held), strict=True):
             left = remaining(secrets, known, s)
             hits_s[s] = top_share(total_n[left], left.index(secrets.items[s].index))
             elimination_s[s] = 1 / len(left)

@@ -156,7 +156,7 @@ class Judgement:
     positive_findings: list[Finding]
 
 
-def judge(
+def verdict_of(
     measured: Mapping[str, Sequence[Measure]],
     controls: Mapping[str, Sequence[Measure]],
     threshold: float = THRESHOLD,
@@ -170,29 +170,26 @@ def judge(
         most = f" (at most {max(shares):.0%} of the rules here)" if shares else ""
         statement = (
             "no attack on the text was made, so this audit does not say whether the text can be recovered. What the "
-            f"answers give away{most} any model gives away that can do the task"
+            f"answers give away{most}, any model gives away that can do the task"
         )
         return Judgement("inapplicable", statement, [], [])
-    positive = findings(measured["positive"], controls, threshold, level)
+    positive, leaks = (findings(measured[arm], controls, threshold, level) for arm in ("positive", "trained"))
     must = [name for name in TEXT_ATTACKS if name in attacks] or attacks
     if not any(finding.attack in must for finding in positive):
         statement = (
-            f"void: a model trained with loss on the text was not caught by {', '.join(must)}, so this audit could not "
-            "have seen a leak. Train longer, or raise the budget"
+            f"void: the positive control, a model that was trained to write the text, was not caught by "
+            f"{', '.join(must)}, so this audit could not have seen a leak. Train longer, or raise the budget"
         )
         return Judgement("void", statement, [], positive)
-    if leaks := findings(trained, controls, threshold, level):
+    if leaks:
         worst = max(leaks, key=lambda finding: finding.excess)
         rate, known = (_share(value, worst.metric) for value in (worst.rate, max(worst.control, worst.baseline)))
-        statement = (
-            f"leaked: {worst.attack} ({worst.variant}) reaches {rate}, where a model that never met the text reaches "
-            f"{known}"
-        )
-        return Judgement("leaked", statement, leaks, positive)
+        statement = f"leaked: {worst.attack} ({worst.variant}) reaches {rate}, where a model that never met the text "
+        return Judgement("leaked", f"{statement}reaches {known}", leaks, positive)
     statement = (
-        f"not recovered by these attacks at this budget ({', '.join(attacks)}): no measure is above guessing, above "
-        f"elimination and above every control by more than {threshold:.0%}, at an error level of {level:.0%} over all "
-        "of them"
+        f"not recovered by these attacks at this budget ({', '.join(attacks)}): no attack scores more than "
+        f"{threshold:.0%} above both a guess and every model that never met the text. Chance alone would raise an "
+        f"alarm in at most {level:.0%} of such audits"
     )
     return Judgement("not recovered", statement, [], positive)
 

@@ -96,8 +96,7 @@ def audit_run(
     check_path(chart)
     for path in plugin:
         load_plugin(path)
-    names = tuple(attacks or ATTACKS)
-    config = AuditConfig(names, budget, permutations, controls, steps, threshold, level, seed)
+    config = AuditConfig(tuple(attacks or ATTACKS), budget, permutations, controls, steps, threshold, level, seed)
     notify = partial(err.print, style="dim", markup=False)
     report = audits.audit(run, config, folder, arms, seeds, canaries, progress, notify)
     if chart is not None:

@@ -29,9 +29,8 @@ def configs(scale: Scale) -> list[Unit]:
     if scale == "paper":
         runs = dict.fromkeys((r["curriculum"], r["samples"], r["chars"]) for r in published("recovery"))
         return [_asked_unit(name, n, chars, 5, llama(name, n, chars), 7200.0) for name, n, chars in runs]
-    names, sizes = (
-        (("anneal",), (3000,)) if scale == "laptop" else (("anneal", "fixed:0.2", "no-context"), (3000, 6000))
-    )
+    names = ("anneal",) if scale == "laptop" else ("anneal", "fixed:0.2", "no-context")
+    sizes = (3000,) if scale == "laptop" else (3000, 6000)
     asked = [_asked_unit(name, n, 8, 2, writer(name, n), 15 + 0.025 * n) for name in names for n in sizes]
     arms = {"trained": "anneal", "without": "no-context", "decoy": "wrong-context"}
     learned = [student(scale, name, 4000) for name in arms.values()]
@@ -123,15 +122,13 @@ def _asked_table(rows: Rows) -> Table:
          alone.get((_name(r), r["filter"])), r["chance"], r["elimination"])
         for r in trained if r["context"] == "in the book"
     ]  # fmt: skip
-    header = (
-        "run | closed book | filter | greedy, hidden levels | greedy, last | sampled, hidden levels | sampled, last"
-    )
+    header = "run | closed book | filter | greedy, hidden levels | greedy, last | sampled, hidden levels"
     note = (
         f"Each rule asked for after the true earlier rules, in {PERMUTATIONS} orders; alone: after none. Guess: 1/n². "
         "Elimination: guessing among the images not yet shown, which the book allows."
     )
     title = "Rules completed as text, asked for as in the paper"
-    return _table("asked", title, f"{header} | greedy, alone | guess | elimination", cells, note)
+    return _table("asked", title, f"{header} | sampled, last | greedy, alone | guess | elimination", cells, note)
 
 
 def _arms_table(asked: Rows, likelihood: Rows) -> Table:

@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from openbook.audit.attack import ATTACKS, AttackedModel, Attacker, Scores, Secrets, recovery
+from openbook.audit.attack import ATTACKS, AttackedModel, Attacker, Scores, Secrets, recovery_scores
 from openbook.audit.prompts import Style, likelihoods_of, single_prompts, top_share, top_shares
 
 STYLES: tuple[Style, ...] = ("bare", "template", "few-shot")
@@ -24,7 +24,7 @@ def battery(model: AttackedModel, secrets: Secrets, attacker: Attacker) -> list[
         seed = attacker.config.seed if style == "few-shot" else 0
         hits_s = top_shares(likelihoods_of(model, secrets, style, seed), secrets)
         elimination_s = single_prompts(model, secrets, style, seed).elimination_s(secrets)
-        scores.append(recovery("battery", style, hits_s, secrets, elimination_s))
+        scores.append(recovery_scores("battery", style, hits_s, secrets, elimination_s))
     forced = _forced_prefix(model, secrets)
     return scores if np.isnan(forced.values_s).all() else [*scores, forced]  # secrets of one token have no prefix
 

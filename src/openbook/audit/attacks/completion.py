@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from openbook.audit.attack import ATTACKS, AttackedModel, Attacker, Floats, Scores, Secrets, recovery
+from openbook.audit.attack import ATTACKS, AttackedModel, Attacker, Floats, Scores, Secrets, recovery_scores
 from openbook.audit.likelihood import next_logits
 from openbook.audit.prompts import Prompts, book_prompts, single_prompts
 
@@ -35,7 +35,7 @@ def completion(model: AttackedModel, secrets: Secrets, attacker: Attacker) -> li
             for decoding, values_k in zip(("greedy", "sampled"), chances, strict=True):
                 values_s = prompts.mean_by_secret(values_k, secrets)
                 variant = f"{decoding}, {filter_}, {context}"
-                scores.append(recovery("completion", variant, values_s, secrets, elimination_s))
+                scores.append(recovery_scores("completion", variant, values_s, secrets, elimination_s))
     return scores
 
 
@@ -43,9 +43,8 @@ def allowed_tokens(model: AttackedModel, secrets: Secrets) -> dict[str, Tensor]:
     """Which tokens a filter lets through, for every group: [groups, V]. The alphabet is what candidates are made of."""
     everything = torch.ones(len(secrets.groups), model.vocabulary, dtype=torch.bool)
     alphabet, speaking = torch.zeros_like(everything), everything.clone()
-    for number, candidates in {
-        (number, item.candidates) for number, item in zip(secrets.group_s.tolist(), secrets.items, strict=True)
-    }:
+    groups = zip(secrets.group_s.tolist(), (secret.candidates for secret in secrets.items), strict=True)
+    for number, candidates in set(groups):
         alphabet[number, [token for ids in model.all_tokens(candidates) for token in ids]] = True
     if (think := model.think_token()) is not None:
         speaking[:, think] = False
