@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from openbook.audit.kinds import raw_record, task_of
-from openbook.audit.secret import Secret, Secrets, all_pieces, in_sections, secret_of, with_tail
+from openbook.audit.secret import CutPiece, Secrets, all_pieces, secrets_in_records
 from openbook.base.errors import InputError
 from openbook.base.files import write_json, written_aside
 from openbook.base.randomness import generator
@@ -86,15 +86,13 @@ def canary_secrets(ledger: Path, source: Source, opening: str = "") -> Secrets:
     places: dict[str, tuple[str, Layout]] = {}
     for _, example, section, piece in all_pieces(source):
         places.setdefault(piece.text, (section, example.layout))
-    items: list[Secret] = []
-    layouts: dict[str, Layout] = {}
+    pieces: list[CutPiece] = []
     for known, truth, candidates in canaries:
         if known + truth not in places:
             raise InputError(
                 f"'{known}{truth}' of {ledger} is not in the data of this run: was it trained on others? Name the list "
                 "that was written beside its data"
             )
-        group, layout = places[known + truth]
-        layouts[group] = layout
-        items.append(secret_of(group, known, truth, with_tail(candidates, layout), layout))
-    return in_sections(items, layouts, "canaries", opening, bijective=False)
+        section, layout = places[known + truth]
+        pieces.append((section, known, truth, candidates, layout))
+    return secrets_in_records(pieces, "canaries", opening)

@@ -27,6 +27,7 @@ from openbook.task.source import Translations
 from openbook.training.chat import History
 
 Origin = Literal["task", "data", "canaries"]
+CutPiece = tuple[str, str, str, tuple[str, ...], Layout]  # section, known, truth, candidates, layout
 
 
 @dataclass(frozen=True)
@@ -163,38 +164,29 @@ def data_secrets(source: Source, opening: str = "") -> Secrets:
             continue
         cuts[text], layouts[text] = cut, example.layout
     rivals = tuple(dict.fromkeys(text[cut:] for text, cut in cuts.items()))
-    options = {layout: with_tail(rivals, layout) for layout in set(layouts.values())}
-    items = []
+    pieces: list[CutPiece] = []
     for text, cut in cuts.items():
-        known, truth, candidates = text[:cut], text[cut:], options[layouts[text]]
-        if true := {rival for rival in rivals if rival != truth and known + rival in cuts}:
-            candidates = with_tail([rival for rival in rivals if rival not in true], layouts[text])
-        items.append(secret_of(sections[text], known, truth, candidates, layouts[text]))
-    full = all(len(item.candidates) == len(rivals) for item in items)  # or there would be less to rule out
-    different = full and len({item.truth for item in items}) == len(items)
-    return in_sections(items, {sections[text]: layout for text, layout in layouts.items()}, "data", opening, different)
+        known, truth = text[:cut], text[cut:]
+        true = {rival for rival in rivals if rival != truth and known + rival in cuts}
+        candidates = tuple(rival for rival in rivals if rival not in true) if true else rivals
+        pieces.append((sections[text], known, truth, candidates, layouts[text]))
+    secrets = secrets_in_records(pieces, "data", opening)
+    full = all(len(item.candidates) == len(rivals) for item in secrets.items)  # or there would be less to rule out
+    return replace(secrets, bijective=full and len({item.truth for item in secrets.items}) == len(secrets))
 
 
-def secret_of(group: str, known: str, truth: str, candidates: tuple[str, ...], layout: Layout) -> Secret:
-    """A piece as a layout sets it; the candidates have the layout's tail already (`with_tail`)."""
-    before, _, after = layout.piece.partition("{text}")
-    return Secret(group, before + known, truth + after, candidates)
-
-
-def with_tail(candidates: Sequence[str], layout: Layout) -> tuple[str, ...]:
-    """Candidates with what a layout puts behind a piece."""
-    return tuple(candidate + layout.piece.partition("{text}")[2] for candidate in candidates)
-
-
-def in_sections(
-    items: Sequence[Secret], layouts: dict[str, Layout], origin: Origin, opening: str, bijective: bool
-) -> Secrets:
-    """Secrets of a user's records, whose sections each stand in a book of their own."""
-    headings = tuple(
-        (group, layout.heading.replace("{name}", group) if group else "") for group, layout in layouts.items()
-    )
-    documents = tuple((group,) for group in layouts)
-    return checked(Secrets(tuple(items), origin, opening, headings, documents, bijective))
+def secrets_in_records(pieces: Sequence[CutPiece], origin: Origin, opening: str) -> Secrets:
+    """Pieces of a user's records as their layouts set them; each section stands in a book of its own."""
+    items, headings, tailed = [], {}, dict[tuple[int, str], tuple[str, ...]]()
+    for section, known, truth, candidates, layout in pieces:
+        before, _, after = layout.piece.partition("{text}")
+        key = id(candidates), after  # many pieces share one tuple of candidates, as their secrets should
+        if key not in tailed:
+            tailed[key] = tuple(candidate + after for candidate in candidates)
+        items.append(Secret(section, before + known, truth + after, tailed[key]))
+        headings[section] = layout.heading.replace("{name}", section) if section else ""
+    documents = tuple((section,) for section in headings)
+    return checked(Secrets(tuple(items), origin, opening, tuple(headings.items()), documents))
 
 
 def usual_setting(source: Source) -> tuple[History | None, str]:
