@@ -15,6 +15,7 @@ from openbook.audit.attack import Attacker, AuditConfig, NotApplicableError
 from openbook.audit.attacks import completion, exposure, inversion, relearning, soft_prompt
 from openbook.audit.attacks.soft_prompt import VECTORS
 from openbook.audit.model import AttackedModel
+from openbook.audit.run import report_of, scores_of
 from openbook.audit.secret import task_secrets
 from openbook.audit.skill import StudentTask, level_strings, question_tokens, skill_of, votes
 from openbook.curriculum import SamplingPlan, curriculum_named
@@ -117,6 +118,21 @@ def test_what_needs_a_likelihood_of_the_text_does_not_apply() -> None:
     for attack in (completion, exposure):
         with pytest.raises(NotApplicableError, match="no likelihood"):
             attack(model, SECRETS, ATTACKER)
+
+
+def test_the_report_says_why_an_attack_does_not_apply() -> None:
+    arms = ("trained", "before", "without", "decoy")
+    models = {arm: [AttackedModel(student(seed), make_tokenizer(SOURCE))] for seed, arm in enumerate(arms)}
+    attacker = Attacker(AuditConfig(("completion", "inversion")), skill=StudentTask(CODEBOOK, pairs=3))
+    report = report_of(*scores_of(models, SECRETS, attacker), SECRETS, attacker.config)
+    assert report["verdict"] == "inapplicable" and not report["findings"]
+    assert list(report["not_applicable"]) == ["completion"] and "one token" in report["not_applicable"]["completion"]
+    assert {row["name"] for row in report["attacks"]} == {"inversion"}
+
+
+def test_a_model_that_cannot_be_asked_has_no_inversion() -> None:
+    with pytest.raises(NotApplicableError, match="too short"):
+        inversion(AttackedModel(student(), make_tokenizer(SOURCE)), SECRETS, Attacker())
 
 
 def test_strings_look_up_what_they_should() -> None:
