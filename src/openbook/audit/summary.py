@@ -105,7 +105,8 @@ def _is_shown(row: Mapping[str, Any]) -> bool:
 def _rates(row: Mapping[str, Any]) -> Ranges:
     arms = [Range(arm, [(a["low"], a["high"])], a["rate"]) for arm, a in row["arms"].items()]
     title = f"{row['attack']}: {row['variant']}" + ("" if row["metric"] == "rate" else " (TPR)")
-    return Ranges(title, share("share of the secrets"), [*arms, Range("a guess", [], row["elimination"])])
+    guess = row["elimination"]
+    return Ranges(title, share("share of the secrets"), [*arms, Range("a guess", [(guess, guess)], guess)])
 
 
 def _budget(arms: Mapping[str, Any]) -> Panel:
