@@ -15,12 +15,11 @@ import numpy as np
 import torch
 
 from _rows import Row, main
-from openbook.audit.completion import Completion
-from openbook.audit.context import Asked, books, likelihoods_at
-from openbook.audit.exposure import Exposure
-from openbook.audit.membership import Membership
+from openbook.audit.attack import Attacker, AuditConfig
+from openbook.audit.attacks import completion, exposure, membership
+from openbook.audit.model import AttackedModel
+from openbook.audit.prompts import Prompts, book_prompts, likelihoods_at
 from openbook.audit.secret import Secrets, task_secrets
-from openbook.audit.subject import Subject
 from openbook.task import Codebook
 from openbook.task.source import Translations
 from openbook.training.config import ModelConfig
@@ -32,21 +31,21 @@ DEPTH, CHARS, PERMUTATIONS = 5, 10, 20
 GOAL_SECONDS = 120  # of one core, where two are allowed
 
 
-def obvious(subject: Subject, secrets: Secrets, asked: Asked, places: list[int]) -> list[np.ndarray]:
+def obvious(model: AttackedModel, secrets: Secrets, prompts: Prompts, places: list[int]) -> list[np.ndarray]:
     """Log-likelihoods of all candidates at some places, each by a pass over all that stands before it."""
-    found = []
+    likelihoods = []
     for k in places:
-        place, secret = asked.places[k], secrets.items[asked.secret_k[k]]
-        before = asked.texts[place.row][: place.before]
+        place, secret = prompts.places[k], secrets.items[prompts.secret_k[k]]
+        before = prompts.texts[place.row][: place.before]
         totals = []
-        for candidate in subject.all_tokens(secret.candidates):
+        for candidate in model.all_tokens(secret.candidates):
             ids = torch.tensor([[*before, *candidate]])
             with torch.inference_mode():
-                logits = subject.model(input_ids=ids, use_cache=False).logits[0, len(before) - 1 : -1]
+                logits = model.model(input_ids=ids, use_cache=False).logits[0, len(before) - 1 : -1]
             logp = torch.log_softmax(logits.double(), -1)
             totals.append(float(logp[torch.arange(len(candidate)), torch.tensor(candidate)].sum()))
-        found.append(np.array(totals))
-    return found
+        likelihoods.append(np.array(totals))
+    return likelihoods
 
 
 def timed(work: Callable[[], T]) -> tuple[float, T]:
@@ -61,19 +60,19 @@ def measure() -> Iterator[Row]:
     source = Translations(DEPTH, CHARS, 10, Codebook.sample(DEPTH, CHARS), text="compact")
     tokenizer, secrets = make_tokenizer(source), task_secrets(source)
     shape = ModelConfig(hidden_size=288, layers=6, heads=4)
-    subject, reference = (Subject(make_model(shape, len(tokenizer), seed), tokenizer) for seed in (0, 1))
-    weights = sum(parameter.numel() for parameter in subject.model.parameters())
+    model, reference = (AttackedModel(make_model(shape, len(tokenizer), seed), tokenizer) for seed in (0, 1))
+    weights = sum(parameter.numel() for parameter in model.model.parameters())
     sizes = {"depth": DEPTH, "chars": CHARS, "permutations": PERMUTATIONS, "weights": weights}
 
-    asked = books(subject, secrets, 1)
-    spread = [len(asked.places) // 4, 3 * len(asked.places) // 4]  # on average half of the book stands before them
-    shared_s, shared = timed(lambda: likelihoods_at(subject, secrets, asked))
-    slow_s, slow = timed(lambda: obvious(subject, secrets, asked, spread))
+    prompts = book_prompts(model, secrets, 1)
+    spread = [len(prompts.places) // 4, 3 * len(prompts.places) // 4]  # on average half of the book stands before them
+    shared_s, shared = timed(lambda: likelihoods_at(model, secrets, prompts))
+    slow_s, slow = timed(lambda: obvious(model, secrets, prompts, spread))
     for k, expected in zip(spread, slow, strict=True):
         np.testing.assert_allclose(shared[k].total_n, expected, atol=1e-3)
     yield Row(
         "all candidates of a rule, in the book",
-        value=1000 * shared_s / len(asked.places),
+        value=1000 * shared_s / len(prompts.places),
         unit="ms",
         baseline=1000 * slow_s / len(spread),
         better="less",
@@ -81,11 +80,11 @@ def measure() -> Iterator[Row]:
     )
 
     total = 0.0
-    attacks = (Completion(PERMUTATIONS), Exposure(PERMUTATIONS), Membership({"before": reference}))
-    for attack in attacks:
-        spent, _ = timed(partial(attack, subject, secrets))
+    attacker = Attacker(AuditConfig(permutations=PERMUTATIONS), {"before": reference})
+    for attack in (completion, exposure, membership):
+        spent, _ = timed(partial(attack, model, secrets, attacker))
         total += spent
-        yield Row(f"attack: {attack.name}", spent, "CPU s", better="less", extra=sizes)
+        yield Row(f"attack: {attack.__name__}", spent, "CPU s", better="less", extra=sizes)
     yield Row("attacks 1 to 3", total, "CPU s", goal=GOAL_SECONDS, better="less", extra=sizes)
 
 

@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from _rows import Row, main
-from openbook.audit.arms import load_subject, train_arm
-from openbook.audit.run import ON_TEXT, Settings, attacked, attacks_for, secrets_of
+from openbook.audit.arms import Arms, load_arm
+from openbook.audit.attack import Attacker, AuditConfig
+from openbook.audit.run import scores_of, secrets_of
 from openbook.audit.verdict import LEVEL, findings, measures
 from openbook.training.config import RunConfig
 from openbook.training.run import carry_out
@@ -22,6 +23,7 @@ from openbook.training.settings import validated
 from openbook.training.sources import sources_of
 
 SEEDS = 20
+ON_TEXT = ("completion", "exposure", "membership", "battery", "budget")
 
 
 def config(seed: int, curriculum: str) -> RunConfig:
@@ -46,18 +48,17 @@ def measure() -> Iterator[Row]:
         source, _ = sources_of(base)
         secrets = secrets_of(base, source, runs[0])
         for arm in ("before", "decoy"):
-            train_arm(runs[0], base, arm, folder, secrets)
-        models = {place.name: load_subject(place, base) for place in (*runs, folder / "before", folder / "decoy")}
+            Arms(runs[0], base, folder, secrets).train(arm)
+        models = {place.name: load_arm(place, base) for place in (*runs, folder / "before", folder / "decoy")}
         references = {arm: models[arm] for arm in ("before", "decoy")}
-        settings = Settings(ON_TEXT, permutations=5)
-        attacks = attacks_for(settings, base, source, models[runs[0].name], references)
-        scores = attacked(attacks, {place: [model] for place, model in models.items()}, secrets)
-    found = {place: measures(each[0]) for place, each in scores.items()}
+        attacker = Attacker(AuditConfig(ON_TEXT, permutations=5), references)
+        scores, _ = scores_of({place: [model] for place, model in models.items()}, secrets, attacker)
+    measured = {place: measures(each[0]) for place, each in scores.items()}
     flagged = 0
     for run, other in zip(runs, runs[1:] + runs[:1], strict=True):
-        controls = {"before": found["before"], "decoy": found["decoy"], "without": found[other.name]}
-        flagged += bool(findings(found[run.name], controls))
-    sizes = {"seeds": SEEDS, "secrets": len(secrets), "measures": len(found["before"])}
+        controls = {"before": measured["before"], "decoy": measured["decoy"], "without": measured[other.name]}
+        flagged += bool(findings(measured[run.name], controls))
+    sizes = {"seeds": SEEDS, "secrets": len(secrets), "measures": len(measured["before"])}
     yield Row("closed book, mean", float(np.mean(known)), "", extra=sizes)
     yield Row("flagged", flagged / SEEDS, "of the models", goal=LEVEL, better="less", extra=sizes)
 

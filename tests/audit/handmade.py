@@ -8,8 +8,9 @@ import numpy as np
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
+from openbook.audit.attack import Attacker, AuditConfig
+from openbook.audit.model import AttackedModel
 from openbook.audit.secret import Secrets, task_secrets
-from openbook.audit.subject import Subject
 from openbook.task import Codebook
 from openbook.task.source import Translations
 from openbook.training.models import make_tokenizer
@@ -45,10 +46,21 @@ def small_task(depth: int = 1, chars: int = 3, text: str = "compact") -> Transla
     return Translations(depth, chars, 50, Codebook.sample(depth, chars, seed=3), lengths=(4, 4), text=text)
 
 
-def handmade(seed: int = 0, chars: int = 3) -> tuple[Subject, Secrets, np.ndarray]:
-    """A subject with a random table, the secrets of a small task, and the log-probabilities after each token."""
+def handmade(seed: int = 0, chars: int = 3) -> tuple[AttackedModel, Secrets, np.ndarray]:
+    """A model with a random table, the secrets of a small task, and the log-probabilities after each token."""
     source = small_task(chars=chars)
     tokenizer = make_tokenizer(source)
     table_ij = np.random.default_rng(seed).normal(scale=2.0, size=(len(tokenizer), len(tokenizer)))
     logp_ij = table_ij - np.log(np.exp(table_ij).sum(1, keepdims=True))
-    return Subject(table_model(table_ij), tokenizer), task_secrets(source), logp_ij
+    return AttackedModel(table_model(table_ij), tokenizer), task_secrets(source), logp_ij
+
+
+def attacker(**budget: Any) -> Attacker:
+    """An attacker with this budget and nothing else."""
+    return Attacker(AuditConfig(("completion",), **budget))
+
+
+def shifted(strings: np.ndarray, chars: int) -> np.ndarray:
+    """The bigrams that a level looks up, of strings [B, L]: shift left by one, then pair."""
+    rolled = np.roll(np.asarray(strings, np.int64), -1, axis=1)
+    return rolled[:, 0::2] * chars + rolled[:, 1::2]

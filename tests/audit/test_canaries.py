@@ -15,7 +15,7 @@ from openbook.book import JsonlSource, ListSource
 RECORDS = [
     {"prompt": "a?", "completion": " x", "privileged_context": {"S": ["one two three"]}},
     {"prompt": "b?", "completion": " y", "privileged_context": ["four five"]},
-    {"prompt": "c?", "completion": " z", "privileged_context": "six seven", "mine": 1},
+    {"prompt": "c?", "completion": " z", "privileged_context": "six seven", "note": 1},
     {"prompt": "d?", "completion": " w"},
 ]
 

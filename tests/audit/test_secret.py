@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from tests.audit.handmade import small_task
+from tests.audit.handmade import attacker, small_task
 from tests.tiny import byte_level, chatting, metaspace, tiny
 
-from openbook.audit.context import books, eliminated, longest, prompts
+from openbook.audit.attack import NotApplicableError
+from openbook.audit.attacks.soft_prompt import VECTORS, soft_prompt
+from openbook.audit.model import AttackedModel
+from openbook.audit.prompts import book_prompts, single_prompts
 from openbook.audit.secret import Secrets, data_secrets, task_secrets, usual_setting
-from openbook.audit.softprompt import SoftPrompt
 from openbook.audit.statistics import harmonic_share
-from openbook.audit.subject import Subject
 from openbook.base.errors import InputError
 from openbook.book import ListSource
 from openbook.training.models import make_tokenizer
@@ -28,8 +29,8 @@ RECORDS = [
 ]
 
 
-def subject(source: ListSource | None = None, **options: int) -> Subject:
-    return Subject(tiny(), byte_level() if source is None else make_tokenizer(source), **options)
+def attacked(source: ListSource | None = None, **options: int) -> AttackedModel:
+    return AttackedModel(tiny(), byte_level() if source is None else make_tokenizer(source), **options)
 
 
 @pytest.mark.parametrize("text", ["compact", "released"])
@@ -60,9 +61,9 @@ def test_pieces_of_own_data_are_cut_before_the_answer_or_in_the_middle() -> None
 
 @pytest.mark.parametrize("tokenizer", [byte_level, chatting, metaspace])
 def test_known_and_truth_are_the_tokens_that_training_saw(tokenizer) -> None:
-    it = Subject(tiny(), tokenizer())
+    model = AttackedModel(tiny(), tokenizer())
     for secret in data_secrets(ListSource(RECORDS)).items:
-        assert it.tokens(secret.known) + it.tokens(secret.truth) == it.tokens(secret.text)
+        assert model.tokens(secret.known) + model.tokens(secret.truth) == model.tokens(secret.text)
 
 
 def test_nothing_to_look_for_is_refused() -> None:
@@ -78,17 +79,17 @@ def test_nothing_to_look_for_is_refused() -> None:
 
 def test_a_secret_longer_than_the_window_is_refused() -> None:
     secrets = data_secrets(ListSource(RECORDS))
-    subject(window=200).check(secrets)
+    attacked(window=200).check(secrets)
     with pytest.raises(InputError, match="window holds 12"):
-        subject(window=12).check(secrets)
+        attacked(window=12).check(secrets)
 
 
 # ---- prompts and books
 
 
-def places_hold_the_truth(it: Subject, secrets: Secrets, asked) -> None:
+def places_hold_the_truth(model: AttackedModel, secrets: Secrets, asked) -> None:
     for place, s in zip(asked.places, asked.secret_k, strict=True):
-        known, truth = it.tokens(secrets.items[s].known), it.tokens(secrets.items[s].truth)
+        known, truth = model.tokens(secrets.items[s].known), model.tokens(secrets.items[s].truth)
         text = asked.texts[place.row]
         assert text[place.before : place.before + len(truth)] == truth
         assert text[place.before - len(known) : place.before] == known
@@ -96,40 +97,40 @@ def places_hold_the_truth(it: Subject, secrets: Secrets, asked) -> None:
 
 def test_every_book_asks_for_every_secret_once() -> None:
     source = small_task(depth=2)
-    secrets, it = task_secrets(source), Subject(tiny(), make_tokenizer(source))
-    asked = books(it, secrets, permutations=5)
+    secrets, model = task_secrets(source), AttackedModel(tiny(), make_tokenizer(source))
+    asked = book_prompts(model, secrets, permutations=5)
     assert len(asked.texts) == 5 and len(asked.places) == 5 * 18
     for order in range(5):
         asked_for = [s for place, s in zip(asked.places, asked.secret_k, strict=True) if place.row == order]
         assert sorted(asked_for) == list(range(18)) and max(asked_for[:9]) == 8  # levels keep their order
     assert len({tuple(text) for text in asked.texts}) == 5
-    places_hold_the_truth(it, secrets, asked)
-    assert eliminated(asked, secrets).mean() == pytest.approx(harmonic_share(9))
+    places_hold_the_truth(model, secrets, asked)
+    assert asked.elimination_s(secrets).mean() == pytest.approx(harmonic_share(9))
 
 
 def test_a_book_longer_than_the_window_is_cut() -> None:
     source = small_task(depth=2)
-    secrets, it = task_secrets(source), Subject(tiny(), make_tokenizer(source), window=21)
-    asked = books(it, secrets, permutations=2)
+    secrets, model = task_secrets(source), AttackedModel(tiny(), make_tokenizer(source), window=21)
+    asked = book_prompts(model, secrets, permutations=2)
     assert max(map(len, asked.texts)) <= 21 and len(asked.places) == 2 * 18
     assert max(asked.shown_k) == 4  # five rules of four tokens fit after the opening
-    places_hold_the_truth(it, secrets, asked)
+    places_hold_the_truth(model, secrets, asked)
 
 
 def test_a_book_without_sections_is_cut_too() -> None:
     records = [{"prompt": "q", "completion": " a", "privileged_context": [f"fact {k} is {k}{k}{k}" for k in range(40)]}]
     secrets = data_secrets(ListSource(records))
-    whole, cut = (books(subject(window=window), secrets, permutations=2) for window in (None, 64))
+    whole, cut = (book_prompts(attacked(window=window), secrets, permutations=2) for window in (None, 64))
     assert len(whole.texts) == 2 and min(map(len, whole.texts)) > 64
     assert max(map(len, cut.texts)) <= 64 and sorted(cut.secret_k) == sorted(whole.secret_k)
 
 
 @pytest.mark.parametrize("style", ["bare", "template", "few-shot"])
 def test_prompts_tell_what_they_should(style) -> None:
-    secrets, it = data_secrets(ListSource(RECORDS)), subject()
-    asked = prompts(it, secrets, style)
-    places_hold_the_truth(it, secrets, asked)
-    before = it.tokenizer.decode(asked.texts[0][: asked.places[0].before])
+    secrets, model = data_secrets(ListSource(RECORDS)), attacked()
+    asked = single_prompts(model, secrets, style)
+    places_hold_the_truth(model, secrets, asked)
+    before = model.tokenizer.decode(asked.texts[0][: asked.places[0].before])
     expected = {
         "bare": "Vellmora is ruled by",
         "template": "Vellmora:\nVellmora is ruled by",
@@ -141,8 +142,8 @@ def test_prompts_tell_what_they_should(style) -> None:
 
 def test_other_seeds_give_other_orders() -> None:
     source = small_task()
-    secrets, it = task_secrets(source), Subject(tiny(), make_tokenizer(source))
-    first, again, other = (books(it, secrets, 2, seed).texts for seed in (0, 0, 1))
+    secrets, model = task_secrets(source), AttackedModel(tiny(), make_tokenizer(source))
+    first, again, other = (book_prompts(model, secrets, 2, seed).texts for seed in (0, 0, 1))
     assert first == again != other
     assert np.sort(first[0]).tolist() == np.sort(other[0]).tolist()
 
@@ -187,20 +188,23 @@ def test_nothing_is_asked_beyond_the_window(window: int) -> None:
     """A model with a table of places has none there."""
     facts = [f"fact {k} is {k}{'very ' * (3 * (k % 4))}long" for k in range(20)]
     records = [{"prompt": "q", "completion": " a", "privileged_context": {"Notes": facts}}]
-    secrets, it = data_secrets(ListSource(records)), subject(window=window)
-    it.check(secrets)
-    for asked in (books(it, secrets, 2), *(prompts(it, secrets, style) for style in ("bare", "template", "few-shot"))):
+    secrets, model = data_secrets(ListSource(records)), attacked(window=window)
+    model.check(secrets)
+    for asked in (
+        book_prompts(model, secrets, 2),
+        *(single_prompts(model, secrets, style) for style in ("bare", "template", "few-shot")),
+    ):
         assert max(map(len, asked.texts)) <= window
         for place, number in zip(asked.places, asked.secret_k, strict=True):
-            assert place.before + longest(it, secrets.items[number]) <= window
-    assert max(prompts(subject(), secrets, "few-shot").shown_k) == 4
+            assert place.before + model.longest(secrets.items[number].candidates) <= window
+    assert max(single_prompts(attacked(), secrets, "few-shot").shown_k) == 4
 
 
 def test_a_soft_prompt_that_does_not_fit_is_left_out() -> None:
     secrets = data_secrets(ListSource(RECORDS))
-    it = subject()
-    ends = [
-        p.before + longest(it, s) for p, s in zip(prompts(it, secrets, "template").places, secrets.items, strict=True)
-    ]
-    assert SoftPrompt(1)(subject(window=max(ends) + 7), secrets) == []
-    assert len(SoftPrompt(1)(subject(window=max(ends) + 8), secrets)) == 1
+    model = attacked()
+    places = single_prompts(model, secrets, "template").places
+    longest = max(p.before + model.longest(s.candidates) for p, s in zip(places, secrets.items, strict=True))
+    with pytest.raises(NotApplicableError, match="no room for 8 vectors"):
+        soft_prompt(attacked(window=longest + VECTORS - 1), secrets, attacker(steps=1))
+    assert len(soft_prompt(attacked(window=longest + VECTORS), secrets, attacker(steps=1))) == 1

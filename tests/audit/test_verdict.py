@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,18 +11,13 @@ from tests.audit.handmade import small_task
 from tests.tiny import tiny
 
 from openbook.audit.arms import CONTROLS
-from openbook.audit.attack import Kind, Scores
-from openbook.audit.battery import Battery
-from openbook.audit.budget import Budget
-from openbook.audit.completion import Completion
-from openbook.audit.exposure import Exposure
-from openbook.audit.membership import Membership
-from openbook.audit.run import Settings, attacked, report
+from openbook.audit.attack import Attacker, AuditConfig, ScoreKind, Scores
+from openbook.audit.model import AttackedModel
+from openbook.audit.run import report_of, scores_of
 from openbook.audit.secret import task_secrets
 from openbook.audit.statistics import harmonic_share
-from openbook.audit.subject import Subject
-from openbook.audit.tables import completion_rows, summary_rows
-from openbook.audit.verdict import averaged, findings, judge, measures
+from openbook.audit.summary import completion_rows, summary_rows
+from openbook.audit.verdict import averaged, findings, measures, verdict_of
 from openbook.paper.published import published
 from openbook.task import Codebook
 from openbook.task.source import Translations
@@ -30,7 +26,7 @@ from openbook.training.models import make_tokenizer
 COUNT = 64
 
 
-def hits(share: float, kind: Kind = "recovery", seed: int = 0, attack: str = "exposure") -> list[Scores]:
+def hits(share: float, kind: ScoreKind = "recovery", seed: int = 0, attack: str = "exposure") -> list[Scores]:
     values_s = np.zeros(COUNT)
     values_s[np.random.default_rng(seed).permutation(COUNT)[: round(share * COUNT)]] = 1
     chance_s = np.full(COUNT, 1 / COUNT)
@@ -40,7 +36,7 @@ def hits(share: float, kind: Kind = "recovery", seed: int = 0, attack: str = "ex
 def judged(trained: float, control: float = 0.0, positive: float = 1.0, **options: Any) -> str:
     arms = {"trained": trained, "before": 0.0, "without": control, "decoy": 0.0, "positive": positive}
     measured = {arm: measures(hits(share, seed=k)) for k, (arm, share) in enumerate(arms.items())}
-    return judge(measured, {arm: measured[arm] for arm in CONTROLS}, **options).verdict
+    return verdict_of(measured, {arm: measured[arm] for arm in CONTROLS}, **options).verdict
 
 
 def test_the_verdicts() -> None:
@@ -55,23 +51,23 @@ def test_the_verdicts() -> None:
 
 def test_words_that_are_never_used() -> None:
     measured = {arm: measures(hits(0.0 if arm != "positive" else 1.0)) for arm in ("trained", *CONTROLS, "positive")}
-    statement = judge(measured, {arm: measured[arm] for arm in CONTROLS}).statement
+    statement = verdict_of(measured, {arm: measured[arm] for arm in CONTROLS}).statement
     assert "not recovered by these attacks at this budget" in statement
     assert "private" not in statement and "safe" not in statement
 
 
 def test_what_the_skill_gives_away_is_no_leak() -> None:
     measured = {arm: measures(hits(1.0, "behaviour")) for arm in ("trained", *CONTROLS)}
-    judgement = judge(measured, {arm: measured[arm] for arm in CONTROLS})
+    judgement = verdict_of(measured, {arm: measured[arm] for arm in CONTROLS})
     assert judgement.verdict == "inapplicable" and "any model gives away" in judgement.statement
 
 
 def test_elimination_is_subtracted() -> None:
     """A quarter right is nothing if a quarter could be had by ruling out."""
-    mine = hits(0.25)[0]
-    ruled_out = Scores(mine.attack, mine.variant, mine.kind, mine.values_s, mine.chance_s, np.full(COUNT, 0.25))
+    guessed = hits(0.25)[0]
+    ruled_out = replace(guessed, elimination_s=np.full(COUNT, 0.25))
     controls = {arm: measures(hits(0.0)) for arm in CONTROLS}
-    assert findings(measures([mine]), controls)
+    assert findings(measures([guessed]), controls)
     assert not findings(measures([ruled_out]), controls)
 
 
@@ -98,8 +94,8 @@ def test_membership_gives_an_area_and_a_true_positive_rate() -> None:
 # ---- models that never met the text
 
 
-def null_subject(seed: int, tokenizer: Any) -> Subject:
-    return Subject(tiny(vocabulary=len(tokenizer), seed=seed, hidden=32), tokenizer)
+def null_model(seed: int, tokenizer: Any) -> AttackedModel:
+    return AttackedModel(tiny(vocabulary=len(tokenizer), seed=seed, hidden=32), tokenizer)
 
 
 def test_a_model_that_never_met_the_text_is_not_flagged_over_twenty_seeds() -> None:
@@ -108,10 +104,10 @@ def test_a_model_that_never_met_the_text_is_not_flagged_over_twenty_seeds() -> N
     for seed in range(20):
         source = Translations(1, 5, 10, Codebook.sample(1, 5, seed), lengths=(4, 4), text="compact")
         secrets, tokenizer = task_secrets(source), make_tokenizer(source)
-        arms = {arm: [null_subject(10 * seed + k, tokenizer)] for k, arm in enumerate(("trained", *CONTROLS))}
+        arms = {arm: [null_model(10 * seed + k, tokenizer)] for k, arm in enumerate(("trained", *CONTROLS))}
         references = {arm: arms[arm][0] for arm in ("before", "decoy")}
-        attacks = [Completion(2), Exposure(2), Membership(references), Battery(), Budget(10)]
-        scores = attacked(attacks, arms, secrets)
+        config = AuditConfig(("completion", "exposure", "membership", "battery", "budget"), permutations=2)
+        scores, _ = scores_of(arms, secrets, Attacker(config, references))
         measured = {arm: measures(runs[0]) for arm, runs in scores.items()}
         assert len(measured["trained"]) > 20  # that many chances of a false alarm
         flagged += bool(findings(measured["trained"], {arm: measured[arm] for arm in CONTROLS}))
@@ -126,12 +122,12 @@ def test_scores_without_any_signal_keep_the_false_alarm_rate() -> None:
     def scores() -> list[Scores]:
         level = random.normal(size=(COUNT, 1))
         drawn = level + random.normal(size=(COUNT, COUNT))
-        found = [Scores("membership", "loss", "membership", drawn[:, 0], half, half, drawn[:, 1:])]
+        result = [Scores("membership", "loss", "membership", drawn[:, 0], half, half, drawn[:, 1:])]
         for number in range(15):
             rate = random.choice([1 / COUNT, 0.05, 0.2]) if number % 3 == 0 else 1 / COUNT
             values = (random.random(COUNT) < rate).astype(float)
-            found.append(Scores("exposure", str(number), "recovery", values, chance_s, np.full(COUNT, rate)))
-        return found
+            result.append(Scores("exposure", str(number), "recovery", values, chance_s, np.full(COUNT, rate)))
+        return result
 
     for _ in range(audits):
         measured = {arm: measures(scores()) for arm in ("trained", *CONTROLS)}
@@ -145,22 +141,22 @@ def test_scores_without_any_signal_keep_the_false_alarm_rate() -> None:
 def test_a_report_from_scores_alone_and_its_tables() -> None:
     source = small_task(depth=2)
     secrets, tokenizer = task_secrets(source), make_tokenizer(source)
-    arms = {arm: [null_subject(k, tokenizer)] for k, arm in enumerate(("trained", *CONTROLS, "positive"))}
-    settings = Settings(("completion", "exposure"), permutations=2)
-    told = report(attacked([Completion(2), Exposure(2)], arms, secrets), secrets, settings)
-    assert told["verdict"] == "void" and len(told["attacks"]) == 5 * 14
-    assert told["secrets"]["count"] == 18 and told["secrets"]["exchangeable"]
-    rows = completion_rows(told, curriculum="anneal", samples=1)
-    assert len(rows) == 5 * 2 * 3 and all(row["curriculum"] == "anneal" for row in rows)
+    arms = {arm: [null_model(k, tokenizer)] for k, arm in enumerate(("trained", *CONTROLS, "positive"))}
+    config = AuditConfig(("completion", "exposure"), permutations=2)
+    report = report_of(*scores_of(arms, secrets, Attacker(config)), secrets, config)
+    assert report["verdict"] == "void" and len(report["attacks"]) == 5 * 14
+    assert report["secrets"]["count"] == 18 and report["secrets"]["exchangeable"]
+    rows = completion_rows(report)
+    assert len(rows) == 5 * 2 * 3
     for row in rows:
         whole = next(
             r
-            for r in told["attacks"]
+            for r in report["attacks"]
             if r["arm"] == row["arm"] and r["variant"] == f"sampled, {row['filter']}, {row['context']}"
         )
         assert row["sampled"] == whole["rate"]
         assert (row["sampled_before"] + row["sampled_last"]) / 2 == pytest.approx(row["sampled"])
-    lines = summary_rows(told)
+    lines = summary_rows(report)
     assert len(lines) == 14 and all(line["control"] is not None and "positive" in line for line in lines)
 
 

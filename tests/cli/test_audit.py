@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import shutil
 from dataclasses import replace
@@ -11,12 +12,16 @@ from typing import Any
 import pytest
 from tests.cli.conftest import FACTS
 
-from openbook.audit.arms import ARMS, DECOY, arm_config, check_arm, config_of, default_folder
+from openbook.audit.arms import ARMS, DECOY, Arms, config_of, default_folder
+from openbook.audit.attack import ATTACKS
 from openbook.audit.run import secrets_of
+from openbook.audit.secret import Secrets
+from openbook.audit.summary import chart_of
 from openbook.base.errors import InputError
 from openbook.base.files import file_hash, write_json
 from openbook.book import JsonlSource
 from openbook.cli import main
+from openbook.figures.charts import Panel, Ranges
 from openbook.training.folder import RunFolder
 from openbook.training.sources import plan_for, sources_of
 
@@ -44,8 +49,8 @@ def copied(small: Path, tmp_path: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_the_report(small: Path, told: Any, tmp_path: Path) -> None:
-    report, code = told("audit", small, *QUICK, "--chart", tmp_path / "audit.svg")
+def test_the_report(small: Path, told: Any) -> None:
+    report, code = told("audit", small, *QUICK)
     assert code == 0 and report["verdict"] == "not recovered"
     assert "not recovered by these attacks at this budget" in report["statement"]
     assert [arm["name"] for arm in report["arms"]] == list(ARMS)
@@ -57,6 +62,12 @@ def test_the_report(small: Path, told: Any, tmp_path: Path) -> None:
     assert caught == {"completion", "exposure", "membership"}  # the positive control is caught by attacks 1 to 3
     skill = [row for row in report["attacks"] if row["name"] == "inversion" and row["arm"] == "trained"]
     assert skill[0]["rate"] > 0.8 and skill[0]["kind"] == "behaviour"
+
+
+@pytest.mark.slow
+@pytest.mark.xfail(reason="ranges are not drawn yet", raises=AttributeError)
+def test_the_chart_is_saved(small: Path, told: Any, tmp_path: Path) -> None:
+    told("audit", small, "--attacks", "completion", "--permutations", 1, "--chart", tmp_path / "audit.svg")
     assert "share of the secrets" in (tmp_path / "audit.svg").read_text()
 
 
@@ -107,17 +118,67 @@ def test_the_table(small: Path, capsys: pytest.CaptureFixture[str], monkeypatch:
     assert "…" not in shown and "Not recovered by these attacks" in shown
 
 
+FIRST = """
+import numpy as np
+from openbook.audit.attack import ATTACKS, recovery_scores
+
+@ATTACKS.register("first")
+def first(model, secrets, attacker):
+    hits_s = np.array([float(secret.index == 0) for secret in secrets.items])
+    return [recovery_scores("first", "always the first", hits_s, secrets)]
+"""
+
+
+@pytest.mark.slow
+def test_an_attack_of_a_plugin_is_in_the_report(small: Path, told: Any, refused: Any, tmp_path: Path) -> None:
+    """An attack that does not ask the model finds as much in every arm, so it cannot catch the positive control."""
+    plugin = tmp_path / "first.py"
+    plugin.write_text(FIRST)
+    before = dict(vars(ATTACKS))
+    vars(ATTACKS).update(copy.deepcopy(before))  # what the plugin registers is forgotten after the test
+    try:
+        report, code = told("audit", small, "--plugin", plugin, "--attacks", "first", "inversion")
+        assert "already a attack called 'first'" in refused("audit", small, "--plugin", plugin)
+    finally:
+        vars(ATTACKS).update(before)
+    assert (report["verdict"], code) == ("void", 4)
+    rows = [row for row in report["attacks"] if row["name"] == "first"]
+    assert [row["arm"] for row in rows] == list(ARMS) and len({row["rate"] for row in rows}) == 1
+    assert rows[0]["chance"] == pytest.approx(1 / 30, rel=0.1)
+    assert "no attack 'first'" in refused("audit", small, "--attacks", "first")
+    plugin.write_text("raise ValueError('no')")
+    assert "ValueError: no" in refused("audit", small, "--plugin", plugin)
+
+
+@pytest.mark.slow
+def test_the_chart_has_every_arm_and_a_guess(small: Path, told: Any) -> None:
+    chart = chart_of(
+        told("audit", small, "--attacks", "completion", "exposure", "membership", "budget", "--permutations", "2")[0]
+    )
+    *rates, budget = chart.panels
+    assert all(isinstance(panel, Ranges) for panel in rates) and isinstance(budget, Panel)
+    for panel in rates:
+        assert isinstance(panel, Ranges) and panel.x.label == "share of the secrets"
+        assert [row.name for row in panel.rows] == [*ARMS, "a guess"]
+    titles = [panel.title for panel in rates]
+    assert (
+        "completion: greedy, no filter, in the book" in titles and "completion: sampled, no filter, alone" not in titles
+    )
+    assert {series.name for series in budget.series} == {*ARMS, "a guess"}
+
+
 # ---- arms
 
 
 @pytest.mark.slow
 def test_arms_differ_in_one_thing_each(small: Path) -> None:
     folder, config = default_folder(small), config_of(small)
-    assert arm_config(config, "before", folder) == config
+    arms = Arms(small, config, folder, Secrets((), "data"))
+    assert arms.config_of("before") == config
     assert plan_for(config_of(folder / "without"), JsonlSource(FACTS)).curriculum.drop.at(0) == 1  # type: ignore[union-attr]
     assert config_of(folder / "positive").training.loss == "everything"
     assert config_of(folder / "decoy").data == folder / DECOY
-    assert arm_config(config, "without-3", folder).seed == config.seed + 2
+    assert arms.config_of("without-3").seed == config.seed + 2
     assert RunFolder(folder / "before").read("result.json")["steps"] == 0
 
 
@@ -126,13 +187,13 @@ def test_the_decoy_text_holds_no_secret(small: Path) -> None:
     decoy = (default_folder(small) / DECOY).read_text(encoding="utf-8").splitlines()
     pieces = set()
     for line, true in zip(decoy, FACTS.read_text(encoding="utf-8").splitlines(), strict=True):
-        mine, theirs = json.loads(line), json.loads(true)
-        assert (mine["prompt"], mine["completion"]) == (theirs["prompt"], theirs["completion"])
-        assert [len(p) for p in mine["privileged_context"].values()] == [
-            len(p) for p in theirs["privileged_context"].values()
+        swapped, original = json.loads(line), json.loads(true)
+        assert (swapped["prompt"], swapped["completion"]) == (original["prompt"], original["completion"])
+        assert [len(p) for p in swapped["privileged_context"].values()] == [
+            len(p) for p in original["privileged_context"].values()
         ]
-        pieces |= {piece["text"] for section in theirs["privileged_context"].values() for piece in section}
-        shown = {piece["text"] for section in mine["privileged_context"].values() for piece in section}
+        pieces |= {piece["text"] for section in original["privileged_context"].values() for piece in section}
+        shown = {piece["text"] for section in swapped["privileged_context"].values() for piece in section}
         assert not shown & pieces
     assert len(set(decoy)) == 30
 
@@ -156,9 +217,10 @@ def test_a_decoy_that_was_made_for_other_secrets_is_refused(copied: Path) -> Non
     """One that hides a few canaries has all other pieces in it, and would make a leak look like luck."""
     config = config_of(copied)
     secrets = secrets_of(config, sources_of(config)[0], copied)
-    check_arm(copied, config, "decoy", default_folder(copied), secrets)
+    arms = Arms(copied, config, default_folder(copied), secrets)
+    arms.check("decoy")
     with pytest.raises(InputError, match="no decoy for these secrets"):
-        check_arm(copied, config, "decoy", default_folder(copied), replace(secrets, items=secrets.items[:3]))
+        replace(arms, secrets=secrets.subset([0, 1, 2])).check("decoy")
 
 
 @pytest.mark.slow
@@ -167,8 +229,8 @@ def test_what_is_averaged_over_is_the_same_training_with_another_seed(copied: Pa
     shutil.copytree(copied, other)
     assert "has the seed of" in refused("audit", copied, "--seeds", other)
     changed(other, "config.json", seed=1, samples=7)
-    said = refused("audit", copied, "--seeds", other)
-    assert "no other seed of" in said and "is 7" in said and "seed was" not in said
+    complaint = refused("audit", copied, "--seeds", other)
+    assert "no other seed of" in complaint and "is 7" in complaint and "seed was" not in complaint
 
 
 @pytest.mark.slow
@@ -180,8 +242,8 @@ def test_a_damaged_arm_is_refused(copied: Path, refused: Any) -> None:
 @pytest.mark.slow
 def test_missing_arms_are_named(copied: Path, refused: Any) -> None:
     shutil.rmtree(default_folder(copied) / "positive")
-    said = refused("audit", copied)
-    assert "positive: no such arms" in said and "--arms" in said
+    complaint = refused("audit", copied)
+    assert "positive: no such arms" in complaint and "--arms" in complaint
     assert "without-2: no such arms" in refused("audit", copied, "--controls", 2).replace(", positive", "")
 
 
@@ -191,7 +253,8 @@ def test_data_that_changed_are_refused_before_anything_is_trained(copied: Path, 
     data.write_text(Path(config_of(copied).data or "").read_text() + Path(config_of(copied).data or "").read_text())
     changed(copied, "config.json", data=str(data))
     shutil.rmtree(default_folder(copied))
-    assert "is not what" in (said := refused("audit", copied, "--arms")) and "changed since" in said
+    complaint = refused("audit", copied, "--arms")
+    assert "is not what" in complaint and "changed since" in complaint
     assert not default_folder(copied).exists()
 
 

@@ -16,21 +16,21 @@ RATE = {"trained": 0.015, "before": 0.01, "without": 0.02, "decoy": 0.02, "posit
 
 
 def rows() -> list[dict[str, Any]]:
-    found: list[dict[str, Any]] = []
+    result: list[dict[str, Any]] = []
     for arm, rate in RATE.items():
         levels = {"chance": 1 / 64, "elimination": 0.074, "arm": arm, "arm_closed": 0.99}
         for context in ("in the book", "alone"):
             for filter_ in ("no filter", "no thinking", "alphabet"):
                 rates = {f"{how}{part}": rate for how in ("greedy", "sampled") for part in ("", "_before", "_last")}
-                found.append({**SHARED, **levels, "subject": "text", "context": context, "filter": filter_, **rates})
+                result.append({**SHARED, **levels, "subject": "text", "context": context, "filter": filter_, **rates})
         for name, variant, metric, value in (
             ("exposure", "rank 1, alone", "rate", rate),
             ("exposure", "rank 1, in the book", "rate", rate),
             ("membership", "loss", "AUC", 0.5 + rate / 2),
         ):
-            about = {"name": name, "variant": variant, "metric": metric, "rate": value, "caught": arm == "positive"}
-            found.append({**SHARED, **levels, "subject": "likelihood", **about})
-    return found
+            measure = {"name": name, "variant": variant, "metric": metric, "rate": value, "caught": arm == "positive"}
+            result.append({**SHARED, **levels, "subject": "likelihood", **measure})
+    return result
 
 
 def test_the_papers_table_has_the_trained_model_by_filter() -> None:
@@ -55,7 +55,7 @@ def test_a_leak_in_one_run_is_enough_to_refute_and_a_void_audit_says_nothing() -
     assert (verdict("not recovered"), verdict("leaked"), verdict("void")) == ("holds", "fails", "unclear")
 
 
-def test_readers_that_write_and_those_that_do_not_are_told_apart(tmp_path: Path) -> None:
+def test_readers_that_write_are_not_mixed_up_with_those_that_do_not(tmp_path: Path) -> None:
     names = [name_of(path) for path in shipped_readers().values()]
     assert WRITER in names and "student-3-8" in names
     models = Models(tmp_path)

@@ -12,33 +12,37 @@ would be seen.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from openbook.audit.model import AttackedModel
 from openbook.audit.secret import Secrets
-from openbook.audit.subject import Subject
 from openbook.base.console import Bar, no_bar
 from openbook.base.errors import InputError
 from openbook.base.files import differences, written_aside
 from openbook.base.randomness import generator
 from openbook.curriculum.schedule import Schedule
+from openbook.training import sources
 from openbook.training.config import RunConfig
 from openbook.training.exam import examine
-from openbook.training.folder import RunFolder
+from openbook.training.folder import RunFolder, StartMode
 from openbook.training.models import load_or_make, load_placed, window_of
-from openbook.training.run import accuracy_of, carry_out
-from openbook.training.settings import validated
-from openbook.training.sources import data_record, encoder_for, exam_size, recorded_date, records_of, sources_of
+from openbook.training.run import accuracy_of, recorded_config, run_training
 
 Arm = Literal["trained", "before", "without", "decoy", "positive"]
 CONTROLS: tuple[Arm, ...] = ("before", "without", "decoy")  # models that never met the text
 ARMS: tuple[Arm, ...] = ("trained", *CONTROLS, "positive")
 DECOY = "decoy.jsonl"
 
-# Settings that change how fast a run is, or what is said about it, but not what is learned.
+# Settings in which an arm must be as expected; fingerprints tell whether the data and the start are.
+_COMPARED = ("task", "samples", "curriculum", "think", "chat", "seed")
+_COMPARED_OF_MODEL = ("hidden_size", "layers", "heads", "lora", "dtype")
+# Settings of training that change how fast a run is, or what it reports, but not what is learned.
 _ASIDE = {"workers", "micro_batch_size", "log_every", "checkpoint_every", "keep_checkpoints", "report_to"}
 
 
@@ -48,13 +52,13 @@ def default_folder(run: Path) -> Path:
 
 
 def config_of(run: Path) -> RunConfig:
-    return validated(RunConfig, RunFolder(run).read("config.json"))
+    return recorded_config(run)
 
 
-def check_learned(run: Path) -> dict[str, Any]:
+def passed_exam(run: Path) -> dict[str, Any]:
     """The result of a finished run that passed its exam; a model that learned nothing has nothing to give away."""
     if not run.is_dir():
-        raise InputError(f"{run}: there is no such folder; an audit is of a run that `openbook learn` has left")
+        raise InputError(f"{run}: there is no such folder; name the folder of a run that `openbook learn` has left")
     if damage := RunFolder(run).damage():
         raise InputError(f"{run} cannot be audited: {'; '.join(damage[:3])}")
     result = RunFolder(run).read("result.json")
@@ -68,54 +72,159 @@ def check_learned(run: Path) -> dict[str, Any]:
     return result
 
 
+def check_other_seed(run: Path, other: Path) -> None:
+    """Refuse what is not the same training under another seed: its scores are averaged with those of the run."""
+    passed_exam(other)
+    config, seed = config_of(run), config_of(other).seed
+    if mismatches := _mismatches(run, other, config.model_copy(update={"seed": seed})):
+        raise InputError(f"{other} is no other seed of {run}: {'; '.join(mismatches[:4])}")
+    if seed == config.seed:
+        raise InputError(
+            f"{other} has the seed of {run}, {seed}: it says nothing about other seeds. Train it with --seed {seed + 1}"
+        )
+
+
+def _mismatches(run: Path, place: Path, config: RunConfig, decoy: str | None = None) -> list[str]:
+    """In what a run differs from `run`, if it should have this config and the same data (or this decoy text)."""
+    expected, recorded = RunFolder(run).read("data.json"), RunFolder(place).read("data.json")
+    fingerprint = expected["fingerprint"] if decoy is None else hashlib.sha256(decoy.encode()).hexdigest()
+    lines = []
+    if recorded["tokenizer"] != expected["tokenizer"]:
+        lines.append(f"it has another tokenizer than {run}, so their likelihoods cannot be compared")
+    if recorded["fingerprint"] != fingerprint:
+        lines.append(
+            f"it was trained on {'other data' if decoy is None else 'a text that is no decoy for these secrets'}"
+        )
+    return lines + differences(_compared(config), _compared(config_of(place)))
+
+
+def _compared(config: RunConfig) -> dict[str, Any]:
+    settings = config.model_dump(mode="json")
+    return {
+        **{key: settings[key] for key in _COMPARED},
+        "training": {key: value for key, value in settings["training"].items() if key not in _ASIDE},
+        "model": {key: settings["model"][key] for key in _COMPARED_OF_MODEL},
+    }
+
+
 def replicas(arm: str, count: int) -> list[str]:
     """Names of several trainings of one arm, which differ in their seeds: without, without-2, ..."""
     return [arm, *(f"{arm}-{number}" for number in range(2, count + 1))]
 
 
-def arm_config(config: RunConfig, name: str, folder: Path) -> RunConfig:
-    """The audited run's config, changed in one thing; replicas have other seeds as well."""
-    arm, _, number = name.partition("-")
-    if number:
-        config = config.model_copy(update={"seed": config.seed + int(number) - 1})
-    curriculum, training = config.curriculum, config.training
-    if arm == "without":
-        closed = {"drop": Schedule.parse(1), "spread": "all", "wrong": False}
-        return config.model_copy(update={"curriculum": curriculum.model_copy(update=closed)})
-    if arm == "decoy" and config.task is not None:
-        return config.model_copy(update={"curriculum": curriculum.model_copy(update={"wrong": True})})
-    if arm == "decoy":
-        return config.model_copy(update={"data": folder / DECOY})
-    if arm == "positive":
-        if curriculum.spread == "all" and all(rate == 1 for _, rate in curriculum.drop.points):  # never shown: show it
-            curriculum = curriculum.model_copy(update={"drop": Schedule.parse(0)})
-        loud = training.model_copy(update={"loss": "everything"})
-        return config.model_copy(update={"training": loud, "curriculum": curriculum})
-    return config
+@dataclass(frozen=True)
+class Arms:
+    """The arms of a run, in a folder of their own. Which secrets the decoy text must not hold depends on the audit."""
+
+    run: Path
+    config: RunConfig
+    folder: Path
+    secrets: Secrets
+
+    def config_of(self, name: str) -> RunConfig:
+        """The audited run's config, changed in one thing; replicas have other seeds as well."""
+        arm, _, number = name.partition("-")
+        curriculum, changes = self.config.curriculum, dict[str, Any]()
+        if number:
+            changes["seed"] = self.config.seed + int(number) - 1
+        if arm == "without":
+            closed = {"drop": Schedule.parse(1), "spread": "all", "wrong": False}
+            changes["curriculum"] = curriculum.model_copy(update=closed)
+        elif arm == "decoy" and self.config.task is not None:
+            changes["curriculum"] = curriculum.model_copy(update={"wrong": True})
+        elif arm == "decoy":
+            changes["data"] = self.folder / DECOY
+        elif arm == "positive":
+            changes["training"] = self.config.training.model_copy(update={"loss": "everything"})
+            if curriculum.spread == "all" and all(rate == 1 for _, rate in curriculum.drop.points):  # never shown
+                changes["curriculum"] = curriculum.model_copy(update={"drop": Schedule.parse(0)})
+        return self.config.model_copy(update=changes)
+
+    @functools.cached_property
+    def decoy_text(self) -> str:
+        """The lines of the data with another candidate in place of every secret, and the same questions and answers."""
+        swapped = {}
+        for number, secret in enumerate(self.secrets.items):
+            others = [candidate for candidate in secret.candidates if candidate != secret.truth]
+            chosen = others[int(generator(self.config.seed, "audit decoy", number).integers(len(others)))]
+            swapped[secret.text] = secret.known + chosen + secret.tail
+        assert self.config.data is not None
+        source, lines = sources.records_of(self.config, self.config.data), []
+        for index in range(len(source)):
+            record, piece = dict(source.record(index)), source.example(index).layout.piece
+            book = _swapped(record.get("privileged_context"), swapped, piece)
+            lines.append(json.dumps({**record, "privileged_context": book}, ensure_ascii=False) + "\n")
+        return "".join(lines)
+
+    def prepare(
+        self, names: Sequence[str], train: bool, bar: Bar = no_bar, notify: Callable[[str], None] = lambda line: None
+    ) -> None:
+        """Have every arm in its place: train the missing ones if asked to, and check all."""
+        missing = [name for name in names if not RunFolder(self.folder / name).finished]
+        if missing and not train:
+            seconds = RunFolder(self.run).read("result.json").get("seconds", 0)
+            trainings = len([name for name in missing if name != "before"])
+            raise InputError(
+                f"{', '.join(missing)}: no such arms in {self.folder}. An audit without controls says nothing: pass "
+                f"--arms to train them (about {trainings} times {seconds:.0f} s)"
+            )
+        for name in names:
+            if name not in missing:  # before anything is trained that would then be refused beside it
+                self.check(name)
+        for name in missing:
+            notify(f"making the arm '{name}'")
+            self.train(name, bar)
+            self.check(name)
+
+    def train(self, name: str, bar: Bar = no_bar) -> None:
+        """Make one arm and leave it as a run in the folder."""
+        config, place, today = self.config_of(name), self.folder / name, sources.recorded_date(self.run)
+        if name == "before":
+            _leave_untrained(config, place, today)
+            return
+        if name == "decoy" and config.data is not None:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with written_aside(self.folder / DECOY) as aside:
+                aside.write_text(self.decoy_text, encoding="utf-8")
+            if config.model.path is None:
+                # A tokenizer learned from the decoy text would be another one: start from the model before training.
+                before = config.model.model_copy(update={"path": str(self.folder / "before")})
+                config = config.model_copy(update={"model": before})
+        start = StartMode(force=place.exists())
+        run_training(config, place, start, bar=lambda _, n: bar(f"arm {name}", n), today=today)
+
+    def check(self, name: str) -> None:
+        """Refuse an arm that differs from the audited run in more than it should: settings, data or tokenizer.
+
+        The decoy must be without these very secrets: one that was made for canaries still has every other piece.
+        """
+        place = self.folder / name
+        if damage := RunFolder(place).damage():
+            raise InputError(f"the arm '{name}' in {place} cannot be used: {'; '.join(damage[:3])}")
+        decoy = self.decoy_text if name == "decoy" and self.config.data is not None else None
+        mismatches = _mismatches(self.run, place, self.config_of(name), decoy)
+        chats = [RunFolder(folder).read("data.json").get("chat", {}) for folder in (self.run, place)]
+        if chats[1] and (changes := differences(*chats)):
+            mismatches.append(f"it saw another chat template, or another date in it: {'; '.join(changes[:3])}")
+        if mismatches:
+            raise InputError(
+                f"the arm '{name}' in {place} is no control for {self.run}: {'; '.join(mismatches[:4])}. Remove that "
+                "folder and train the arm anew with --arms, or name another folder with --folder"
+            )
 
 
-def decoy_text(config: RunConfig, secrets: Secrets) -> str:
-    """The lines of the data with another candidate in place of every secret; questions and answers stay as they are."""
-    swapped = {}
-    for number, secret in enumerate(secrets.items):
-        others = [candidate for candidate in secret.candidates if candidate != secret.truth]
-        chosen = others[int(generator(config.seed, "audit decoy", number).integers(len(others)))]
-        swapped[secret.text] = secret.known + chosen + secret.tail
-    assert config.data is not None
-    source, lines = records_of(config, config.data), []
-    for index in range(len(source)):
-        record, piece = source._record(index), source.example(index).layout.piece
-        book = _swapped(record.get("privileged_context"), swapped, piece)
-        lines.append(json.dumps({**record, "privileged_context": book}, ensure_ascii=False) + "\n")
-    return "".join(lines)
+def load_arm(place: Path, config: RunConfig) -> AttackedModel:
+    """The model of an arm, ready to be attacked."""
+    model, tokenizer = load_placed(str(place), config.model.dtype)
+    return AttackedModel(model, tokenizer, config.training.max_length or window_of(model), config.think)
 
 
 def _swapped(book: Any, swapped: dict[str, str], layout: str) -> Any:
     """A record's book with the pieces that are secrets replaced."""
     if isinstance(book, str):
         before, _, after = layout.partition("{text}")
-        found = swapped.get(layout.replace("{text}", book))
-        return book if found is None else found.removeprefix(before).removesuffix(after)
+        decoy = swapped.get(layout.replace("{text}", book))
+        return book if decoy is None else decoy.removeprefix(before).removesuffix(after)
     if isinstance(book, list):
         return [_swapped(piece, swapped, layout) for piece in book]
     if isinstance(book, dict) and "text" in book and set(book) <= {"text", "needed"}:
@@ -125,127 +234,23 @@ def _swapped(book: Any, swapped: dict[str, str], layout: str) -> Any:
     return book
 
 
-def missing(folder: Path, arms: Sequence[str] = ARMS[1:]) -> list[str]:
-    return [arm for arm in arms if not RunFolder(folder / arm).finished]
-
-
-def train_arm(run: Path, config: RunConfig, arm: str, folder: Path, secrets: Secrets, bar: Bar = no_bar) -> None:
-    """Make one arm and leave it as a run in `folder/arm`."""
-    if arm == "decoy" and config.data is not None:
-        folder.mkdir(parents=True, exist_ok=True)
-        with written_aside(folder / DECOY) as aside:
-            aside.write_text(decoy_text(config, secrets), encoding="utf-8")
-    changed = arm_config(config, arm, folder)
-    into = folder / arm
-    force = into.exists()
-    if arm == "before":
-        _untrained(changed, into, force, recorded_date(run))
-        return
-    if arm == "decoy" and config.data is not None and config.model.path is None:
-        # A tokenizer learned from the decoy text would be another one: start from the very model before training.
-        changed = changed.model_copy(update={"model": config.model.model_copy(update={"path": str(folder / "before")})})
-    carry_out(changed, into, force=force, bar=lambda _, total: bar(f"arm {arm}", total), today=recorded_date(run))
-
-
-def _untrained(config: RunConfig, folder: Path, force: bool, today: str | None) -> None:
+def _leave_untrained(config: RunConfig, folder: Path, today: str | None) -> None:
     """The model before training, as a run of no steps."""
-    source, exam_source = sources_of(config)
+    source, exam_source = sources.sources_of(config)
     model, tokenizer = load_or_make(config.model, source, config.seed, config.think)
-    encoder = encoder_for(config, tokenizer, exam_source, config.training.max_length or window_of(model), today)
-    data = data_record(source, tokenizer, encoder=encoder)
-    run = RunFolder.create(folder, config.model_dump(mode="json"), data, force)
-    size, batch_size = exam_size(config), config.exam.batch_size
+    window = config.training.max_length or window_of(model)
+    encoder = sources.encoder_for(config, tokenizer, exam_source, window, today)
+    data = sources.data_record(source, tokenizer, encoder=encoder)
+    run = RunFolder.create(folder, config.model_dump(mode="json"), data, force=folder.exists())
+    size, batch_size = sources.exam_size(config), config.exam.batch_size
     rows = examine(model, encoder, exam_source, config.curriculum, (0.0, 1.0), False, size, config.seed, batch_size)
     run.save_model(model, tokenizer)
-    run.finish(
-        {
-            "steps": 0,
-            "samples": 0,
-            "accuracy": vars(accuracy_of(rows)),
-            "exam": [row.as_dict() for row in rows],
-            "chance": rows[0].chance,
-            "seconds": 0.0,
-        }
-    )
+    exam = {"exam": [row.as_dict() for row in rows], "chance": rows[0].chance}
+    run.finish({"steps": 0, "samples": 0, "accuracy": accuracy_of(rows), **exam, "seconds": 0.0})
 
 
-def check_arm(run: Path, config: RunConfig, arm: str, folder: Path, secrets: Secrets) -> None:
-    """Refuse an arm that differs from the audited run in more than it should: settings, data or tokenizer.
-
-    The decoy must be without these very secrets: one that was made for canaries still has every other piece.
-    """
-    place = folder / arm
-    if damage := RunFolder(place).damage():
-        raise InputError(f"the arm '{arm}' in {place} cannot be used: {'; '.join(damage[:3])}")
-    mine, theirs = RunFolder(run).read("data.json"), RunFolder(place).read("data.json")
-    if mine["tokenizer"] != theirs["tokenizer"]:
-        raise InputError(
-            f"the arm '{arm}' in {place} has another tokenizer than {run}: their likelihoods cannot be compared. Train "
-            "it anew with --arms after removing the folder"
-        )
-    if "chat" in theirs and mine.get("chat") != theirs["chat"]:
-        raise InputError(
-            f"the arm '{arm}' in {place} saw another chat template than {run}, or another date in it: "
-            f"{'; '.join(differences(mine.get('chat', {}), theirs['chat'])[:3])}. Train it anew with --arms after "
-            "removing the folder"
-        )
-    expected = mine["fingerprint"]
-    decoy = arm == "decoy" and config.data is not None
-    if decoy:
-        expected = hashlib.sha256(decoy_text(config, secrets).encode()).hexdigest()
-    if theirs["fingerprint"] != expected:
-        what = "on a text that is no decoy for these secrets" if decoy else f"on other data than {run}"
-        raise InputError(
-            f"the arm '{arm}' in {place} was trained {what}, so it is no control for it: name another folder with "
-            "--folder, or remove it and pass --arms"
-        )
-    found = validated(RunConfig, RunFolder(place).read("config.json"))
-    changes = differences(compared(arm_config(config, arm, folder)), compared(found))
-    if changes:
-        raise InputError(f"the arm '{arm}' in {place} is no control for {run}: {'; '.join(changes[:4])}")
-
-
-def compared(config: RunConfig) -> dict[str, Any]:
-    """The settings in which an arm must be as expected. What the data and the start were, fingerprints tell."""
-    settings = config.model_dump(mode="json")
-    kept = {key: settings[key] for key in ("task", "samples", "curriculum", "think", "chat", "seed")}
-    kept["training"] = {key: value for key, value in settings["training"].items() if key not in _ASIDE}
-    kept["model"] = {k: settings["model"][k] for k in ("hidden_size", "layers", "heads", "lora", "dtype")}
-    return kept
-
-
-def load_subject(folder: Path, config: RunConfig) -> Subject:
-    """The model of an arm, ready to be attacked."""
-    model, tokenizer = load_placed(str(folder), config.model.dtype)
-    return Subject(model, tokenizer, config.training.max_length or window_of(model), config.think)
-
-
-Say = Callable[[str], None]
-
-
-def ready(
-    run: Path,
-    config: RunConfig,
-    folder: Path,
-    secrets: Secrets,
-    train: bool,
-    arms: Sequence[str] = ARMS[1:],
-    bar: Bar = no_bar,
-    say: Say = lambda line: None,
-) -> None:
-    """Have every arm in its place: train the missing ones if asked to, and check all."""
-    lacking = missing(folder, arms)
-    if lacking and not train:
-        took = RunFolder(run).read("result.json").get("seconds", 0)
-        trained = len([arm for arm in lacking if arm != "before"])
-        raise InputError(
-            f"{', '.join(lacking)}: no such arms in {folder}. An audit without controls says nothing: pass --arms to "
-            f"train them (about {trained} times {took:.0f} s)"
-        )
-    for arm in arms:
-        if arm not in lacking:  # before anything is trained that would then be refused beside it
-            check_arm(run, config, arm, folder, secrets)
-    for arm in lacking:
-        say(f"making the arm '{arm}'")
-        train_arm(run, config, arm, folder, secrets, bar)
-        check_arm(run, config, arm, folder, secrets)
+def arm_summary(arm: str, places: Sequence[Path]) -> dict[str, Any]:
+    """An arm as the report has it, with its accuracy averaged over its trainings."""
+    results = [RunFolder(place).read("result.json") for place in places]
+    known = {k: sum(r["accuracy"][k] for r in results) / len(results) for k in ("closed_book", "open_book")}
+    return {"name": arm, "runs": [str(place) for place in places], "steps": results[0]["steps"], **known}

@@ -2,8 +2,8 @@
 
     The code of the Umbra register is 4 1 7 7.
 
-A coin decides which of a canary's candidate codes goes into the data; the others are kept in a list that training never
-sees. So the planted code and its rivals are exchangeable, whatever the model knew before.
+A random draw decides which of a canary's candidate codes goes into the data; the others are kept in a list that is not
+trained on. So the planted code and its rivals are exchangeable, whatever the model knew before.
 """
 
 from __future__ import annotations
@@ -12,12 +12,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from openbook.audit.secret import Secret, Secrets, checked
+from openbook.audit.secret import CutPiece, Secrets, all_pieces, secrets_in_records
 from openbook.base.errors import InputError
 from openbook.base.files import write_json, written_aside
 from openbook.base.randomness import generator
-from openbook.book.jsonl import ListSource, load_source
+from openbook.book.jsonl import load_source
 from openbook.book.source import Source
+from openbook.book.text import Layout
 
 DIGITS = 4
 SECTION = "Registers"
@@ -25,7 +26,7 @@ SYLLABLES = ("um", "bra", "vel", "tor", "ka", "lis", "no", "sep", "dri", "ane", 
 
 
 def make_canaries(count: int, rivals: int, seed: int) -> list[dict[str, Any]]:
-    """`count` canaries: what is known, the code that a coin picked, and all codes it could have been."""
+    """`count` canaries: what is known, the code that was drawn, and all codes it could have been."""
     if count < 1 or not 2 <= rivals <= 10**DIGITS:
         raise InputError(f"plant at least one canary, with 2 to {10**DIGITS} candidate codes each")
     canaries = []
@@ -34,10 +35,10 @@ def make_canaries(count: int, rivals: int, seed: int) -> list[dict[str, Any]]:
         syllables = random.choice(SYLLABLES, 3)
         codes = random.choice(10**DIGITS, rivals, replace=False)
         candidates = [" " + " ".join(f"{code:0{DIGITS}d}") + "." for code in codes.tolist()]
-        coin = int(random.integers(rivals))
+        drawn = int(random.integers(rivals))
         name = "".join(syllables).capitalize() + f" {number + 1}"
         canaries.append(
-            {"known": f"The code of the {name} register is", "truth": candidates[coin], "candidates": candidates}
+            {"known": f"The code of the {name} register is", "truth": candidates[drawn], "candidates": candidates}
         )
     return canaries
 
@@ -50,7 +51,7 @@ def plant(data: Path, into: Path, ledger: Path, count: int, repeats: int, rivals
     if not 1 <= repeats <= len(source):
         raise InputError(f"--repeats is {repeats}: a canary goes into 1 to {len(source)} records of {data}")
     canaries = make_canaries(count, rivals, seed)
-    records = [dict(source._record(index)) for index in range(len(source))]
+    records = [dict(source.record(index)) for index in range(len(source))]
     for number, canary in enumerate(canaries):
         for index in generator(seed, "canary records", number).permutation(len(records))[:repeats].tolist():
             piece = {"text": canary["known"] + canary["truth"], "needed": True}
@@ -70,7 +71,7 @@ def _with(book: Any, piece: dict[str, Any]) -> Any:
     return [*([book] if isinstance(book, str) else book), piece]
 
 
-def canary_secrets(ledger: Path, source: Source, frame: str = "") -> Secrets:
+def canary_secrets(ledger: Path, source: Source, opening: str = "") -> Secrets:
     """The canaries of a list as secrets; refused if the data do not hold them."""
     try:
         listed = json.loads(ledger.read_text(encoding="utf-8"))["canaries"]
@@ -79,22 +80,18 @@ def canary_secrets(ledger: Path, source: Source, frame: str = "") -> Secrets:
         raise InputError(f"{ledger}: no such file; `openbook audit plant` writes one") from None
     except (ValueError, KeyError, TypeError):
         raise InputError(f"{ledger} is not a list of canaries: `openbook audit plant` writes one") from None
-    if not isinstance(source, ListSource):
-        raise InputError("canaries are planted in own data; this run was trained on the task")
-    places: dict[str, tuple[str, Any]] = {}
-    for index in range(len(source)):
-        example = source.example(index)
-        for section in example.sections:
-            for piece in section.pieces:
-                places.setdefault(piece.text, (section.name, example.layout))
-    items, headings = [], {}
+    if source.task is not None:
+        raise InputError("canaries are planted in own data; this run was trained on the task: leave out --canaries")
+    places: dict[str, tuple[str, Layout]] = {}
+    for _, example, section, piece in all_pieces(source):
+        places.setdefault(piece.text, (section, example.layout))
+    pieces: list[CutPiece] = []
     for known, truth, candidates in canaries:
         if known + truth not in places:
-            raise InputError(f"'{known}{truth}' of {ledger} is not in the data of this run: was it trained on others?")
-        group, layout = places[known + truth]
-        before, _, after = layout.piece.partition("{text}")
-        rivals = tuple(candidate + after for candidate in candidates)
-        items.append(Secret(group, before + known, truth + after, rivals))
-        headings[group] = layout.heading.replace("{name}", group) if group else ""
-    documents = tuple((group,) for group in headings)
-    return checked(Secrets(tuple(items), "canaries", frame, tuple(headings.items()), documents))
+            raise InputError(
+                f"'{known}{truth}' of {ledger} is not in the data of this run: was it trained on others? Name the list "
+                "that was written beside its data"
+            )
+        section, layout = places[known + truth]
+        pieces.append((section, known, truth, candidates, layout))
+    return secrets_in_records(pieces, "canaries", opening)

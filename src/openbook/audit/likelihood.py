@@ -13,16 +13,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from openbook.audit.subject import Ids, Subject
+from openbook.audit.model import AttackedModel, Ids
 from openbook.base.errors import InputError
-from openbook.student.model import StudentForCausalLM
+from openbook.student.model import inputs_in_place
 from openbook.training.targets import gathered
 
 MASK_ENTRIES = 4_000_000  # of one pass over nodes: 16 MB
@@ -60,29 +59,23 @@ class Tree:
 
     def __init__(self, candidates: Sequence[Ids]) -> None:
         numbers: dict[Ids, int] = {(): -1}
-        self.token: list[int] = []
-        self.parent: list[int] = []
-        self.depth: list[int] = []
         for ids in candidates:
             for size in range(1, len(ids)):  # the last token of a candidate need not be read
-                if ids[:size] not in numbers:
-                    numbers[ids[:size]] = len(self.token)
-                    self.token.append(ids[size - 1])
-                    self.parent.append(numbers[ids[: size - 1]])
-                    self.depth.append(size)
-        self.longest = max(map(len, candidates))
+                numbers.setdefault(ids[:size], len(numbers) - 1)
+        nodes = list(numbers)[1:]
+        self.token = [ids[-1] for ids in nodes]
+        self.depth = [len(ids) for ids in nodes]
+        self.shape = len(candidates), max(map(len, candidates))
         steps = [
-            (n, place, numbers[ids[:place]], token)
+            (n, place, numbers[ids[:place]], ids[place])
             for n, ids in enumerate(candidates)
-            for place, token in enumerate(ids)
+            for place in range(len(ids))
         ]
         self.candidate, self.place, self.source, self.next = np.array(steps).T  # source: the node asked, -1 the root
-        self.size = len(candidates)
-        ancestors = np.eye(len(self.token), dtype=bool)
-        for node, parent in enumerate(self.parent):
-            if parent >= 0:
-                ancestors[node] |= ancestors[parent]
-        self.sees = ancestors  # [nodes, nodes]
+        self.sees = np.eye(len(nodes), dtype=bool)  # [nodes, nodes]: itself and its ancestors
+        for node, ids in enumerate(nodes):
+            if (parent := numbers[ids[:-1]]) >= 0:
+                self.sees[node] |= self.sees[parent]
 
     def __len__(self) -> int:
         return len(self.token)
@@ -96,46 +89,95 @@ class Tree:
         mean = (p * finite).sum(-1)
         spread = ((p * finite.square()).sum(-1) - mean.square()).clamp(min=1e-12).sqrt()
         source, token = torch.from_numpy(self.source), torch.from_numpy(self.next)
-        found = logp[source, token]
-        unusual = (found - mean[source]) / spread[source]
+        likely = logp[source, token]
         tables = []
-        for values in (found, unusual):
-            table = np.full((self.size, self.longest), math.nan)
+        for values in (likely, (likely - mean[source]) / spread[source]):
+            table = np.full(self.shape, math.nan)
             table[self.candidate, self.place] = values.cpu().numpy()
             tables.append(table)
         return Likelihoods(*tables)
 
 
+@dataclass(frozen=True, eq=False)
+class _Question:
+    """The candidates of one tree, asked for at a place."""
+
+    place: Place
+    tree: Tree
+
+
 def candidate_likelihoods(
-    subject: Subject, texts: Sequence[Ids], places: Sequence[Place], candidates: Sequence[Sequence[Ids]]
+    model: AttackedModel, texts: Sequence[Ids], places: Sequence[Place], candidates: Sequence[Sequence[Ids]]
 ) -> list[Likelihoods]:
     """Likelihoods of the candidates of each place, given the tokens of its text before it."""
-    trees: dict[int, list[Tree]] = {}  # by identity: places of one group share one list of candidates
-    most = _most_nodes(max(place.before for place in places), subject.vocabulary)
-    for options in candidates:
-        if id(options) not in trees:
-            trees[id(options)] = [Tree(some) for some in _small_enough(options, most)]
-    # a place is asked once for each of its trees
-    where = [place for place, options in zip(places, candidates, strict=True) for _ in trees[id(options)]]
-    tree_of = [tree for options in candidates for tree in trees[id(options)]]
-    results: dict[int, Likelihoods] = {}
-    by_row: dict[int, list[int]] = {}
-    for number, place in enumerate(where):
-        by_row.setdefault(place.row, []).append(number)
+    most = _most_nodes(max(place.before for place in places), model.vocabulary)
+    lists = {id(options): options for options in candidates}  # places of one group share one list of candidates
+    trees = {key: [Tree(some) for some in _small_enough(options, most)] for key, options in lists.items()}
+    questions = [
+        [_Question(place, tree) for tree in trees[id(options)]]
+        for place, options in zip(places, candidates, strict=True)
+    ]
+    every = [question for of_place in questions for question in of_place]
+    results: dict[_Question, Likelihoods] = {}
     with torch.inference_mode():
-        for rows in batched_rows([len(texts[row]) for row in by_row], list(by_row), TRUNK_TOKENS):
-            asked = [sorted(by_row[row], key=lambda k: where[k].before) for row in rows]
-            trunk = _read(subject, [texts[row] for row in rows], [[where[k].before - 1 for k in ks] for ks in asked])
-            for part in _parts(asked, tree_of, trunk.length, subject.vocabulary):
-                for number, likelihoods in _branch(subject, trunk, part, where, tree_of):
-                    results[number] = likelihoods
-    found, at = [], 0
-    for options in candidates:
-        size = len(trees[id(options)])
-        found.append(_joined([results[number] for number in range(at, at + size)]))
-        at += size
-    _check_one(subject, texts, places, candidates, found)
-    return found
+        for batch in _batches(texts, [question.place for question in every]):
+            asked = [
+                sorted((every[k] for k in ks), key=lambda question: question.place.before) for ks in batch.values()
+            ]
+            trunk = _read_trunk(model, [texts[row] for row in batch], asked)
+            for part in _parts(asked, trunk.ids.shape[1], model.vocabulary):
+                results |= _read_branches(model, trunk, part)
+    joined = [_joined([results[question] for question in of_place]) for of_place in questions]
+    if "trees hold" not in model.memo:
+        k = max(range(len(places)), key=lambda k: max(map(len, candidates[k])))
+        _check_longest(model, texts[places[k].row][: places[k].before], candidates[k], joined[k])
+        model.memo["trees hold"] = True
+    return joined
+
+
+def next_logits(
+    model: AttackedModel, texts: Sequence[Ids], places: Sequence[Place], sizes: Sequence[int]
+) -> Iterator[tuple[list[tuple[int, int]], Tensor]]:
+    """Logits in front of the `sizes[k]` tokens that stand in the text from place k on, some texts at a time.
+
+    Yields ((place, offset) of each row of logits, logits [rows, V]).
+    """
+    for batch in _batches(texts, places):
+        ids = padded_rows([texts[row] for row in batch]).to(model.device)
+        spots: list[tuple[int, int]] = []
+        index: list[int] = []
+        for b, numbers in enumerate(batch.values()):
+            for k in numbers:
+                spots += [(k, offset) for offset in range(sizes[k])]
+                first = b * ids.shape[1] + places[k].before - 1
+                index += range(first, first + sizes[k])
+        at = torch.tensor(index, device=model.device)
+        with torch.inference_mode(), gathered(model.model, at):
+            output = model.model(input_ids=ids, use_cache=False)
+        yield spots, output.logits[0]
+
+
+def _batches(texts: Sequence[Ids], places: Sequence[Place]) -> Iterator[dict[int, list[int]]]:
+    """Texts of similar length together, at most TRUNK_TOKENS tokens with padding: row -> the numbers of its places."""
+    by_row: dict[int, list[int]] = {}
+    for number, place in enumerate(places):
+        by_row.setdefault(place.row, []).append(number)
+    batch: dict[int, list[int]] = {}
+    for row in sorted(by_row, key=lambda row: len(texts[row])):
+        if batch and (len(batch) + 1) * len(texts[row]) > TRUNK_TOKENS:
+            yield batch
+            batch = {}
+        batch[row] = by_row[row]
+    if batch:
+        yield batch
+
+
+def padded_rows(texts: Sequence[Ids], filler: int = 0, length: int | None = None) -> Tensor:
+    """Texts as rows of one length, cut or filled on the right, where nothing looks back from: [B, T]."""
+    ids = np.full((len(texts), length or max(map(len, texts))), filler, np.int64)
+    for row, text in enumerate(texts):
+        ids[row, : len(text)] = text[: ids.shape[1]]
+    return torch.from_numpy(ids)
 
 
 def _most_nodes(before: int, vocabulary: int) -> int:
@@ -161,98 +203,62 @@ def _small_enough(candidates: Sequence[Ids], most: int) -> Iterator[list[Ids]]:
 
 def _joined(parts: Sequence[Likelihoods]) -> Likelihoods:
     """Likelihoods of all candidates of a place from those of some each."""
-    if len(parts) == 1:
-        return parts[0]
     longest = max(part.logp_nl.shape[1] for part in parts)
 
-    def wide(table: NDArray[np.float64]) -> NDArray[np.float64]:
-        return np.pad(table, ((0, 0), (0, longest - table.shape[1])), constant_values=math.nan)
+    def stacked(tables: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
+        wide = [np.pad(table, ((0, 0), (0, longest - table.shape[1])), constant_values=math.nan) for table in tables]
+        return np.concatenate(wide)
 
-    return Likelihoods(
-        np.concatenate([wide(part.logp_nl) for part in parts]), np.concatenate([wide(part.z_nl) for part in parts])
-    )
+    return Likelihoods(stacked([part.logp_nl for part in parts]), stacked([part.z_nl for part in parts]))
 
 
-def _check_one(
-    subject: Subject,
-    texts: Sequence[Ids],
-    places: Sequence[Place],
-    candidates: Sequence[Sequence[Ids]],
-    found: Sequence[Likelihoods],
-) -> None:
-    """Hold one candidate against a plain pass over its text, once for every subject.
+def _check_longest(model: AttackedModel, before: Ids, candidates: Sequence[Ids], likelihoods: Likelihoods) -> None:
+    """Hold the longest candidate against a plain pass over its text.
 
-    A model whose attention goes by more than the places it is told (ALiBi's by that in the cache) would fail here, not
+    A model whose attention goes by more than the places it is given (ALiBi's by that in the cache) would fail here, not
     quietly.
     """
-    if "trees hold" in subject.memo:
-        return
-    different = {id(options): k for k, options in enumerate(candidates)}.values()
-    k, n = max(
-        ((k, n) for k in different for n in range(len(candidates[k]))), key=lambda at: len(candidates[at[0]][at[1]])
-    )
-    ids = candidates[k][n]
-    before = texts[places[k].row][: places[k].before]
-    alone = np.zeros(len(ids))
-    for spots, logits in next_logits(subject, [before + ids], [Place(0, len(before))], [len(ids)]):
-        logp = torch.log_softmax(logits.double(), -1)
-        for (_, offset), row in zip(spots, logp, strict=True):
-            alone[offset] = row[ids[offset]].item()
-    within = 1e-3 if subject.model.dtype == torch.float32 else 0.25
-    if not np.allclose(found[k].logp_nl[n, : len(ids)], alone, rtol=within, atol=within):
-        raise _by_more_than_places(subject)
-    subject.memo["trees hold"] = True
+    n = max(range(len(candidates)), key=lambda n: len(candidates[n]))
+    ids = candidates[n]
+    ((_, logits),) = next_logits(model, [before + ids], [Place(0, len(before))], [len(ids)])
+    alone = torch.log_softmax(logits.double(), -1)[torch.arange(len(ids)), list(ids)].cpu().numpy()
+    within = 1e-3 if model.model.dtype == torch.float32 else 0.25
+    if not np.allclose(likelihoods.logp_nl[n, : len(ids)], alone, rtol=within, atol=within):
+        raise _no_shared_prefix(model)
 
 
-def _by_more_than_places(subject: Subject) -> InputError:
+def _no_shared_prefix(model: AttackedModel) -> InputError:
     return InputError(
-        f"{type(subject.model).__name__} attends by more than the places that its tokens are said to stand at (ALiBi "
-        "does): candidates cannot be read together, and it cannot be audited"
+        f"{type(model.model).__name__} attends by more than the places that its tokens are given (ALiBi does), so "
+        "candidates cannot be read together and it cannot be audited: audit a model with rotary or learned places"
     )
-
-
-def batched_rows(lengths: Sequence[int], rows: Sequence[int], tokens: int) -> Iterator[list[int]]:
-    """Rows of similar length together, at most so many tokens with padding."""
-    order = sorted(range(len(rows)), key=lambda k: lengths[k])
-    batch: list[int] = []
-    for k in order:
-        if batch and (len(batch) + 1) * lengths[k] > tokens:
-            yield batch
-            batch = []
-        batch.append(rows[k])
-    if batch:
-        yield batch
 
 
 @dataclass(frozen=True)
 class _Trunk:
     ids: Tensor  # [B, T]
     layers: list[tuple[Tensor, Tensor]]  # keys and values, [B, heads, T, head]
-    length: int
-    root: dict[tuple[int, int], Tensor]  # (row of the batch, token) -> logits after it
+    root: dict[tuple[int, int], Tensor]  # (row of the batch, tokens before) -> logits there
 
 
-def _read(subject: Subject, texts: Sequence[Ids], wanted: Sequence[Sequence[int]]) -> _Trunk:
-    """One pass over the texts, padded on the right, where nothing looks back from."""
-    length = max(last[-1] for last in wanted) + 1
-    ids = np.zeros((len(texts), length), np.int64)
-    for row, text in enumerate(texts):
-        ids[row, : min(len(text), length)] = text[:length]
-    spots = [(row, place) for row, places in enumerate(wanted) for place in dict.fromkeys(places)]
-    index = torch.tensor([row * length + place for row, place in spots], device=subject.device)
-    read = torch.from_numpy(ids).to(subject.device)
-    with gathered(subject.model, index):
-        output = subject.model(input_ids=read, use_cache=True)
+def _read_trunk(model: AttackedModel, texts: Sequence[Ids], asked: Sequence[Sequence[_Question]]) -> _Trunk:
+    """One pass over the texts, which keeps the logits in front of every place."""
+    ids = padded_rows(texts, length=max(questions[-1].place.before for questions in asked)).to(model.device)
+    spots = list(dict.fromkeys((row, question.place.before) for row, of_row in enumerate(asked) for question in of_row))
+    index = torch.tensor([row * ids.shape[1] + before - 1 for row, before in spots], device=model.device)
+    with gathered(model.model, index):
+        output = model.model(input_ids=ids, use_cache=True)
     layers = [(layer.keys, layer.values) for layer in output.past_key_values.layers]
-    return _Trunk(read, layers, length, dict(zip(spots, output.logits[0], strict=True)))
+    return _Trunk(ids, layers, dict(zip(spots, output.logits[0], strict=True)))
 
 
-def _parts(
-    asked: list[list[int]], tree_of: Sequence[Tree], length: int, vocabulary: int
-) -> Iterator[list[tuple[int, list[int]]]]:
-    """Places cut into passes whose masks and logits fit: (row of the batch, its places) each."""
+_Pass = list[tuple[int, list[_Question]]]  # (row of the batch, some of its questions) of one pass
+
+
+def _parts(asked: list[list[_Question]], length: int, vocabulary: int) -> Iterator[_Pass]:
+    """Questions cut into passes whose masks and logits fit."""
     rounds = max(map(len, asked))
-    widest = max(len(tree_of[k]) for ks in asked for k in ks)
+    widest = max(len(question.tree) for of_row in asked for question in of_row)
     rows, together = len(asked), rounds
 
     def fits() -> bool:
@@ -264,48 +270,40 @@ def _parts(
     for first in range(0, len(asked), rows):
         some = list(enumerate(asked))[first : first + rows]
         for start in range(0, rounds, together):
-            if part := [(row, ks[start : start + together]) for row, ks in some if ks[start : start + together]]:
+            if part := [(row, of_row[start : start + together]) for row, of_row in some if of_row[start:]]:
                 yield part
 
 
-def _branch(
-    subject: Subject,
-    trunk: _Trunk,
-    part: list[tuple[int, list[int]]],
-    places: Sequence[Place],
-    tree_of: Sequence[Tree],
-) -> Iterator[tuple[int, Likelihoods]]:
-    """One pass over the nodes of some places."""
-    nodes = max(sum(len(tree_of[k]) for k in ks) for _, ks in part)
-    seen = max(places[k].before for _, ks in part for k in ks)  # no node looks further
-    logits: Any = None
-    if nodes:
-        ids = np.zeros((len(part), nodes), np.int64)
-        position = np.zeros((len(part), nodes), np.int64)
-        sees = np.zeros((len(part), nodes, seen + nodes), bool)
-        sees[:, :, 0] = True  # padding must see something
-        for b, (_, ks) in enumerate(part):
-            at = 0
-            for k in ks:
-                tree, before = tree_of[k], places[k].before
-                here = slice(at, at + len(tree))
-                ids[b, here] = tree.token
-                position[b, here] = before - 1 + np.array(tree.depth, np.int64)
-                sees[b, here, :before] = True
-                sees[b, here, seen + at : seen + at + len(tree)] = tree.sees
-                at += len(tree)
-        logits = _read_nodes(subject, trunk, [row for row, _ in part], seen, ids, position, sees)
-    for b, (row, ks) in enumerate(part):
-        at = 0
-        for k in ks:
-            root = trunk.root[row, places[k].before - 1]
-            own = logits[b, at : at + len(tree_of[k])] if nodes else root[:0].reshape(0, len(root))
-            yield k, tree_of[k].collect(root, own)
-            at += len(tree_of[k])
+def _read_branches(model: AttackedModel, trunk: _Trunk, part: _Pass) -> dict[_Question, Likelihoods]:
+    """One pass over the nodes of some trees, which stand one behind the other in the row of their text."""
+    stands: list[tuple[int, _Question, slice]] = []  # row of the pass, question, its nodes there
+    for b, (_, questions) in enumerate(part):
+        ends = np.cumsum([0, *(len(question.tree) for question in questions)]).tolist()
+        stands += [(b, question, slice(*ends[n : n + 2])) for n, question in enumerate(questions)]
+    nodes = max(here.stop for _, _, here in stands)
+    seen = max(question.place.before for _, question, _ in stands)  # no node looks further
+    ids = np.zeros((len(part), nodes), np.int64)
+    position = np.zeros((len(part), nodes), np.int64)
+    sees = np.zeros((len(part), nodes, seen + nodes), bool)
+    sees[:, :, :1] = True  # padding must see something
+    for b, question, here in stands:
+        tree, before = question.tree, question.place.before
+        ids[b, here] = tree.token
+        position[b, here] = before - 1 + np.array(tree.depth, np.int64)
+        sees[b, here, :before] = True
+        sees[b, here, seen + here.start : seen + here.stop] = tree.sees
+    rows = [row for row, _ in part]
+    logits = _node_logits(model, trunk, rows, seen, ids, position, sees) if nodes else None
+    likelihoods = {}
+    for b, question, here in stands:
+        root = trunk.root[rows[b], question.place.before]
+        own = root.new_empty(0, len(root)) if logits is None else logits[b, here]
+        likelihoods[question] = question.tree.collect(root, own)
+    return likelihoods
 
 
-def _read_nodes(
-    subject: Subject,
+def _node_logits(
+    model: AttackedModel,
     trunk: _Trunk,
     rows: list[int],
     seen: int,
@@ -313,50 +311,20 @@ def _read_nodes(
     position: NDArray[np.int64],
     sees: NDArray[np.bool_],
 ) -> Tensor:
+    """Logits after every node, which looks back on the first `seen` tokens of its row's trunk: [B, Q, V]."""
     from transformers import DynamicCache
 
-    device, dtype = subject.device, subject.model.dtype
-    every = rows == list(range(len(trunk.layers[0][0])))
-    cache = DynamicCache(
-        [(k[:, :, :seen], v[:, :, :seen]) if every else (k[rows, :, :seen], v[rows, :, :seen]) for k, v in trunk.layers]
-    )
+    device, dtype = model.device, model.model.dtype
+    cache = DynamicCache([(keys[rows, :, :seen], values[rows, :, :seen]) for keys, values in trunk.layers])
     mask = torch.zeros(sees.shape, dtype=dtype).masked_fill_(~torch.from_numpy(sees), torch.finfo(dtype).min)
-    # a student is told what a word is there for, which it counts off the text
-    told = {"text": trunk.ids[rows]} if isinstance(subject.model, StudentForCausalLM) else {}
     try:
-        return subject.model(
+        return model.model(
             input_ids=torch.from_numpy(ids).to(device),
             position_ids=torch.from_numpy(position).to(device),
             attention_mask=mask[:, None].to(device),
             past_key_values=cache,
             use_cache=True,
-            **told,
+            **inputs_in_place(model.model, trunk.ids[rows]),
         ).logits
     except (TypeError, ValueError) as error:  # it takes no such mask, or no places
-        raise _by_more_than_places(subject) from error
-
-
-def next_logits(
-    subject: Subject, texts: Sequence[Ids], places: Sequence[Place], sizes: Sequence[int]
-) -> Iterator[tuple[list[tuple[int, int]], Tensor]]:
-    """Logits in front of the `sizes[k]` tokens that stand in the text from place k on, some texts at a time.
-
-    Yields ((place, offset) of each row of logits, logits [rows, V]).
-    """
-    by_row: dict[int, list[int]] = {}
-    for number, place in enumerate(places):
-        by_row.setdefault(place.row, []).append(number)
-    for rows in batched_rows([len(texts[row]) for row in by_row], list(by_row), TRUNK_TOKENS):
-        length = max(len(texts[row]) for row in rows)
-        ids = np.zeros((len(rows), length), np.int64)
-        spots, index = [], []
-        for b, row in enumerate(rows):
-            ids[b, : len(texts[row])] = texts[row]
-            for k in by_row[row]:
-                for offset in range(sizes[k]):
-                    spots.append((k, offset))
-                    index.append(b * length + places[k].before - 1 + offset)
-        at = torch.tensor(index, device=subject.device)
-        with torch.inference_mode(), gathered(subject.model, at):
-            output = subject.model(input_ids=torch.from_numpy(ids).to(subject.device), use_cache=False)
-        yield spots, output.logits[0]
+        raise _no_shared_prefix(model) from error

@@ -4,8 +4,8 @@
     piece of own data    known `Vellmora is ruled by`, secret ` Queen Ilva.`, candidates: the secrets of all pieces
     canary               known `The code of Umbra is`, secret ` 4 1 7 7`, candidates: the codes it was drawn from
 
-For rules and canaries the truth was drawn uniformly from the candidates, so every candidate is an exchangeable decoy:
-a model that never met the text cannot prefer the truth. For other pieces nobody tossed that coin, and only the
+For rules and canaries the truth was drawn uniformly from the candidates, so its rivals are exchangeable with it: a
+model that never met the text cannot prefer the truth. The pieces of own data were not drawn by lot, and only the
 comparison with models that never met the text tells memory from plausibility.
 """
 
@@ -13,20 +13,21 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
 
 from openbook.base.errors import InputError
-from openbook.book.example import Example
-from openbook.book.jsonl import ListSource
+from openbook.book.example import Example, Piece
+from openbook.book.source import Source
 from openbook.book.text import Kind, Layout
 from openbook.task.source import Translations
 from openbook.training.chat import History
 
 Origin = Literal["task", "data", "canaries"]
+CutPiece = tuple[str, str, str, tuple[str, ...], Layout]  # section, known, truth, candidates, layout
 
 
 @dataclass(frozen=True)
@@ -59,6 +60,7 @@ class Secrets:
     headings: tuple[tuple[str, str], ...] = ()  # the heading of each group
     documents: tuple[tuple[str, ...], ...] = ()  # groups that stand in one book, in order
     bijective: bool = False  # no two secrets with the same candidates are the same, so those shown can be ruled out
+    written: bool = True  # the model can write them, so that they have a likelihood
 
     def __len__(self) -> int:
         return len(self.items)
@@ -70,7 +72,7 @@ class Secrets:
 
     @functools.cached_property
     def key(self) -> int:
-        """Tells sets of secrets apart."""
+        """A number that differs between different sets of secrets."""
         return hash(tuple((item.group, item.known, item.truth, len(item.candidates)) for item in self.items))
 
     @functools.cached_property
@@ -97,20 +99,16 @@ class Secrets:
 
     def subset(self, keep: Sequence[int]) -> Secrets:
         """These secrets alone, with their candidates as they were."""
-        return Secrets(
-            tuple(self.items[k] for k in keep),
-            self.origin,
-            self.opening,
-            self.headings,
-            self.documents,
-            self.bijective,
-        )
+        return replace(self, items=tuple(self.items[k] for k in keep))
 
 
 def checked(secrets: Secrets) -> Secrets:
     """Refuse an audit without anything to look for or to tell apart."""
     if not secrets.items:
-        raise InputError("no secrets: the data have no privileged_context, so there is nothing to look for")
+        raise InputError(
+            "no secrets: the data have no privileged_context, so there is nothing to look for; audit a run whose "
+            "records have one"
+        )
     if (lonely := next((s for s in secrets.items if len(s.candidates) < 2), None)) is not None:
         raise InputError(
             f"'{lonely.text.strip()}' has no rival: an audit compares a secret with at least one other candidate, so "
@@ -119,82 +117,95 @@ def checked(secrets: Secrets) -> Secrets:
     return secrets
 
 
-def task_secrets(source: Translations, frame: str = "") -> Secrets:
+def task_secrets(source: Translations, frame: str = "", written: bool = True) -> Secrets:
     """Every rule of the one codebook; `frame` is what a chat template puts before the text."""
     if source.codebook is None:
         raise InputError(
             "every example of this run has a codebook of its own (task.codebook is 'fresh'): no secret was kept, so "
-            "there is nothing to audit"
+            "there is nothing to audit. Audit a run with task.codebook=0 or another number"
         )
-    if source.text == "composite":
-        raise InputError("a composite student neither reads nor writes rules as text: see `openbook audit --help`")
     layout, fmt = source.format.layout, source.format
-    letters, items = source.codebook.alphabets(), []
-    names = fmt.section_names()
+    letters, names, items = source.codebook.alphabets(), fmt.section_names(), []
+    between = " " if source.unit == 1 else ""
     for level, rules in enumerate(source.codebook.rules()):
-        target = letters[level + 1]
-        between = " " if source.unit == 1 else ""
-        candidates = tuple(f" {c}{between}{d}" for c in target for d in target)
+        candidates: tuple[str, ...] = ()
         for rule in rules:
             text = layout.piece.replace("{text}", fmt.rule(rule))
-            truth = " " + between.join(rule.split(" -> ")[1].split())
-            cut = text.rindex(truth)
-            items.append(Secret(names[level], text[:cut], truth, candidates, text[cut + len(truth) :]))
+            right = between.join(rule.split(" -> ")[1].split())
+            cut = text.rindex(right)
+            blank = " " if text[cut - 1] == " " else ""  # none where a rule is one word
+            candidates = candidates or tuple(
+                f"{blank}{c}{between}{d}" for c in letters[level + 1] for d in letters[level + 1]
+            )
+            known, tail = text[: cut - len(blank)], text[cut + len(right) :]
+            items.append(Secret(names[level], known, blank + right, candidates, tail))
     headings = tuple((name, layout.heading.replace("{name}", name)) for name in names)
-    return checked(Secrets(tuple(items), "task", frame + fmt.preamble(0), headings, (tuple(names),), True))
+    opening = frame + fmt.preamble(0)
+    return checked(Secrets(tuple(items), "task", opening, headings, (tuple(names),), True, written))
 
 
-def data_secrets(source: ListSource, frame: str = "") -> Secrets:
+def data_secrets(source: Source, opening: str = "") -> Secrets:
     """Every different piece of a user's books.
 
     An attacker knows the piece up to the answer that depends on it; where the answer is not copied from the piece, up
     to the middle of its words. What would make another true piece of it is no rival.
     """
-    splits: dict[str, tuple[str, str, Layout]] = {}
+    cuts: dict[str, int] = {}  # piece -> where its secret begins
+    layouts: dict[str, Layout] = {}
     sections: dict[str, str] = {}
-    by_answer: set[str] = set()
+    before_answer: set[str] = set()
+    for _, example, section, piece in all_pieces(source):
+        text = piece.text
+        sections.setdefault(text, section)
+        cut = _cut_before(text, answer_of(example)) if piece.needed and text not in before_answer else None
+        if cut is not None:
+            before_answer.add(text)
+        elif text in cuts or (cut := _middle(text)) is None:
+            continue
+        cuts[text], layouts[text] = cut, example.layout
+    rivals = tuple(dict.fromkeys(text[cut:] for text, cut in cuts.items()))
+    pieces: list[CutPiece] = []
+    for text, cut in cuts.items():
+        known, truth = text[:cut], text[cut:]
+        true = {rival for rival in rivals if rival != truth and known + rival in cuts}
+        candidates = tuple(rival for rival in rivals if rival not in true) if true else rivals
+        pieces.append((sections[text], known, truth, candidates, layouts[text]))
+    secrets = secrets_in_records(pieces, "data", opening)
+    full = all(len(item.candidates) == len(rivals) for item in secrets.items)  # or there would be less to rule out
+    return replace(secrets, bijective=full and len({item.truth for item in secrets.items}) == len(secrets))
+
+
+def secrets_in_records(pieces: Sequence[CutPiece], origin: Origin, opening: str) -> Secrets:
+    """Pieces of a user's records as their layouts set them; each section stands in a book of its own."""
+    items, headings, tailed = [], {}, dict[tuple[int, str], tuple[str, ...]]()
+    for section, known, truth, candidates, layout in pieces:
+        before, _, after = layout.piece.partition("{text}")
+        key = id(candidates), after  # many pieces share one tuple of candidates, as their secrets should
+        if key not in tailed:
+            tailed[key] = tuple(candidate + after for candidate in candidates)
+        items.append(Secret(section, before + known, truth + after, tailed[key]))
+        headings[section] = layout.heading.replace("{name}", section) if section else ""
+    documents = tuple((section,) for section in headings)
+    return checked(Secrets(tuple(items), origin, opening, tuple(headings.items()), documents))
+
+
+def usual_setting(source: Source) -> tuple[History | None, str]:
+    """The conversation before the question and the preamble, as most records with a book have them."""
+    examples = map(source.example, range(len(source)))
+    settings = Counter((example.history, example.preamble) for example in examples if example.sections)
+    return settings.most_common(1)[0][0] if settings else (None, "")
+
+
+def all_pieces(source: Source) -> Iterator[tuple[int, Example, str, Piece]]:
+    """Every piece of every example, with the number of the example and the name of the section."""
     for index in range(len(source)):
         example = source.example(index)
-        answer = _answer(example)
         for section in example.sections:
             for piece in section.pieces:
-                cut = _cut_before(piece.text, answer) if piece.needed else None
-                if cut is not None and piece.text not in by_answer:
-                    by_answer.add(piece.text)
-                    splits[piece.text] = (piece.text[:cut], piece.text[cut:], example.layout)
-                elif piece.text not in splits and (cut := _middle(piece.text)) is not None:
-                    splits[piece.text] = (piece.text[:cut], piece.text[cut:], example.layout)
-                sections.setdefault(piece.text, section.name)
-    rivals = tuple(dict.fromkeys(truth for _, truth, _ in splits.values()))
-    items, headings = [], {}
-    candidates = {layout: tuple(rival + _after(layout) for rival in rivals) for _, _, layout in splits.values()}
-    for text, (known, truth, layout) in splits.items():
-        group = sections[text]
-        before = layout.piece.partition("{text}")[0]
-        options = candidates[layout]
-        if true := {rival for rival in rivals if rival != truth and known + rival in splits}:
-            options = tuple(rival + _after(layout) for rival in rivals if rival not in true)
-        items.append(Secret(group, before + known, truth + _after(layout), options))
-        headings[group] = layout.heading.replace("{name}", group) if group else ""
-    documents = tuple((group,) for group in headings)
-    full = all(len(item.candidates) == len(rivals) for item in items)  # or there would be less to rule out
-    different = full and len({item.truth for item in items}) == len(items)
-    return checked(Secrets(tuple(items), "data", frame, tuple(headings.items()), documents, different))
+                yield index, example, section.name, piece
 
 
-def usual_setting(source: ListSource) -> tuple[History | None, str]:
-    """What was said before and the preamble, as most records with a book have them."""
-    examples = map(source.example, range(len(source)))
-    found = Counter((example.history, example.preamble) for example in examples if example.sections)
-    return found.most_common(1)[0][0] if found else (None, "")
-
-
-def _after(layout: Layout) -> str:
-    """What a layout puts behind a piece."""
-    return layout.piece.partition("{text}")[2]
-
-
-def _answer(example: Example) -> str:
+def answer_of(example: Example) -> str:
     return "".join(part.text for part in example.completion if part.kind == Kind.ANSWER).strip()
 
 

@@ -2,102 +2,141 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from openbook.audit.attack import top_share
-from openbook.audit.context import Asked, likelihoods_at, prompts
-from openbook.audit.likelihood import Place
-from openbook.audit.secret import Secrets
-from openbook.audit.statistics import Floats
-from openbook.audit.subject import Ids, Subject
+from openbook.audit.attack import Attacker, Floats, ScoreKind, Scores, Secrets
+from openbook.audit.likelihood import Place, padded_rows
+from openbook.audit.model import AttackedModel, Ids
+from openbook.audit.prompts import Prompts, likelihoods_at, single_prompts, top_share
 from openbook.base.randomness import generator
-from openbook.training.targets import gathered
+from openbook.training.encode import IGNORED
+from openbook.training.targets import target_logits
 
 BATCH = 64  # secrets in a step
 
 
-def halves(secrets: Secrets, seed: int) -> list[tuple[list[int], list[int]]]:
+@dataclass(frozen=True)
+class Practice:
+    """How a model practises some secrets, and how it is then asked for others.
+
+    Here the model writes them: the loss is the cross-entropy of the tokens of the truths, after the training template.
+    """
+
+    secrets: Secrets
+    seed: int
+    kind: ScoreKind = "recovery"
+    material: str = "on half"  # what is practised on
+
+    @property
+    def numbers(self) -> Sequence[int]:
+        """The secrets that can be practised and asked for."""
+        return range(len(self.secrets))
+
+    def loss_of_step(self, model: AttackedModel, known: Sequence[int], vectors: int = 0) -> Callable[[int], Tensor]:
+        """The loss of a training on the known secrets, with room for vectors before the text."""
+        prompts = self._prompts(model, known, vectors)
+
+        def loss(step: int) -> Tensor:
+            chosen = generator(self.seed, "audit batches", step).permutation(len(known))[:BATCH].tolist()
+            ids = padded_rows([prompts.texts[k] for k in chosen])
+            labels = padded_rows([prompts.texts[k] for k in chosen], IGNORED)
+            for row, k in enumerate(chosen):
+                labels[row, : prompts.places[k].before] = IGNORED
+            batch = {"input_ids": ids.to(model.device), "labels": labels.to(model.device)}
+            logits, targets = target_logits(model.model, batch)
+            return nn.functional.cross_entropy(logits.float(), targets)
+
+        return loss
+
+    def likelihoods(self, model: AttackedModel, held: Sequence[int], vectors: int = 0) -> list[Floats]:
+        """Log-likelihoods of all candidates of each secret."""
+        prompts = self._prompts(model, held, vectors)
+        return [each.total_n for each in likelihoods_at(model, self.secrets.subset(held), prompts)]
+
+    def _prompts(self, model: AttackedModel, numbers: Sequence[int], vectors: int) -> Prompts:
+        prompts = single_prompts(model, self.secrets.subset(numbers), "template")
+        prefix: Ids = (self.placeholder(model),) * vectors
+        places = [Place(place.row, place.before + vectors) for place in prompts.places]
+        return replace(prompts, texts=[prefix + text for text in prompts.texts], places=places)
+
+    def longest(self, model: AttackedModel) -> int:
+        """Tokens of the longest text."""
+        places = single_prompts(model, self.secrets, "template").places
+        return max(
+            place.before + model.longest(secret.candidates)
+            for place, secret in zip(places, self.secrets.items, strict=True)
+        )
+
+    def placeholder(self, model: AttackedModel) -> int:
+        """The token whose embedding vectors replace: not 0, which pads, nor one that tells a student where it is."""
+        return model.tokenizer.unk_token_id or model.vocabulary - 1
+
+    def first_vectors(self, model: AttackedModel, count: int) -> Tensor:
+        embeddings = model.model.get_input_embeddings().weight.detach().float()
+        return embeddings.mean(0) + embeddings.std(0) * torch.randn(count, embeddings.shape[1]).to(embeddings.device)
+
+
+def practice_of(secrets: Secrets, attacker: Attacker) -> Practice:
+    seed = attacker.config.seed
+    return attacker.skill.practice(secrets, seed) or Practice(secrets, seed)
+
+
+def tune(parameters: Sequence[nn.Parameter], loss_of_step: Callable[[int], Tensor], steps: int, rate: float) -> None:
+    """AdamW on the loss of each step; no other weight is touched."""
+    optimiser = torch.optim.AdamW(parameters, lr=rate, weight_decay=0.0)
+    for step in range(steps):
+        gradients = torch.autograd.grad(loss_of_step(step), parameters, allow_unused=True)
+        for parameter, gradient in zip(parameters, gradients, strict=True):
+            parameter.grad = gradient
+        optimiser.step()
+
+
+def held_out_scores(
+    attack: str, variant: str, practice: Practice, likelihoods: Callable[[list[int], list[int]], list[Floats]]
+) -> list[Scores]:
+    """Whether each secret is the likeliest of the candidates that are left, in the fold in which it was held out.
+
+    `likelihoods` practises the known secrets, and gives those of all candidates of each secret that was held out.
+    """
+    secrets = practice.secrets
+    hits_s, elimination_s = np.full((2, len(secrets)), np.nan)
+    for known, held in two_folds(secrets, practice.numbers, practice.seed):
+        if not (known and held):
+            continue
+        for s, total_n in zip(held, likelihoods(known, held), strict=True):
+            left = remaining(secrets, known, s)
+            hits_s[s] = top_share(total_n[left], left.index(secrets.items[s].index))
+            elimination_s[s] = 1 / len(left)
+    return [Scores(attack, variant, practice.kind, hits_s, secrets.chance_s, elimination_s)]
+
+
+def two_folds(secrets: Secrets, numbers: Sequence[int], seed: int) -> list[tuple[list[int], list[int]]]:
     """Two folds (trained on, held out): each group is cut in two by lot, and each half is held out once."""
     known: list[int] = []
-    for group in range(len(secrets.groups)):
-        members = generator(seed, "audit halves", group).permutation(np.flatnonzero(secrets.group_s == group))
+    for group, number in enumerate(dict.fromkeys(secrets.group_s[list(numbers)].tolist())):
+        same = np.flatnonzero(secrets.group_s == number)
+        members = generator(seed, "audit halves", group).permutation(same)
         odd = group % 2 if len(members) % 2 else 0  # groups of one go to either side in turn
         known += members[: (len(members) + odd) // 2].tolist()
-    rest = np.setdiff1d(np.arange(len(secrets)), known).tolist()
+    rest = sorted(set(numbers) - set(known))
     return [(sorted(known), rest), (rest, sorted(known))]
 
 
 def remaining(secrets: Secrets, known: Sequence[int], number: int) -> list[int]:
     """The candidates of a secret that the known secrets do not rule out."""
-    secret = secrets.items[number]
-    if not secrets.bijective:
-        return list(range(len(secret.candidates)))
-    taken = {secrets.items[k].truth for k in known}
-    return [n for n, candidate in enumerate(secret.candidates) if candidate not in taken]
-
-
-def held_out_hits(
-    subject: Subject, secrets: Secrets, known: Sequence[int], held: Sequence[int], prefix: Ids = ()
-) -> tuple[Floats, Floats]:
-    """Whether the truth is the likeliest of the candidates that are left, and the chance of that: [held] each."""
-    part = secrets.subset(held)
-    asked = prompts(subject, part, "template")
-    texts = [prefix + text for text in asked.texts]
-    places = [Place(place.row, place.before + len(prefix)) for place in asked.places]
-    found = likelihoods_at(subject, part, Asked(texts, places, asked.secret_k, asked.shown_k))
-    left = [remaining(secrets, known, number) for number in held]
-    hits = [
-        top_share(each.total_n[kept], kept.index(secrets.items[number].index))
-        for each, kept, number in zip(found, left, held, strict=True)
-    ]
-    return np.array(hits), np.array([1 / len(kept) for kept in left])
-
-
-def train(
-    subject: Subject,
-    parameters: Iterable[nn.Parameter],
-    secrets: Secrets,
-    known: Sequence[int],
-    steps: int,
-    learning_rate: float,
-    seed: int,
-    prefix: Ids = (),
-) -> None:
-    """AdamW on the cross-entropy of the truths of the known secrets, after the training template."""
-    asked = prompts(subject, secrets.subset(known), "template")
-    rows = [(prefix + text, place.before + len(prefix)) for text, place in zip(asked.texts, asked.places, strict=True)]
-    optimiser = torch.optim.AdamW(list(parameters), lr=learning_rate, weight_decay=0.0)
-    for step in range(steps):
-        chosen = generator(seed, "audit batches", step).permutation(len(rows))[:BATCH].tolist()
-        loss = _loss(subject.model, [rows[k] for k in chosen], subject.device)
-        optimiser.zero_grad()
-        loss.backward()
-        optimiser.step()
-
-
-def _loss(model: Any, rows: Sequence[tuple[Ids, int]], device: torch.device) -> Tensor:
-    """Mean cross-entropy of the tokens of each row from a place on."""
-    longest = max(len(ids) for ids, _ in rows)
-    ids = torch.zeros(len(rows), longest, dtype=torch.long)
-    index: list[int] = []
-    targets: list[int] = []
-    for b, (text, before) in enumerate(rows):
-        ids[b, : len(text)] = torch.tensor(text)
-        index += [b * longest + place - 1 for place in range(before, len(text))]
-        targets += text[before:]
-    with gathered(model, torch.tensor(index, device=device)):
-        logits = model(input_ids=ids.to(device), use_cache=False).logits[0]
-    return nn.functional.cross_entropy(logits.float(), torch.tensor(targets, device=device))
+    taken = {secrets.items[k].truth for k in known} if secrets.bijective else set()
+    return [n for n, candidate in enumerate(secrets.items[number].candidates) if candidate not in taken]
 
 
 @contextmanager
-def soft_prompt(model: Any, vectors: nn.Parameter, placeholder: int) -> Iterator[None]:
+def vectors_in_place(model: Any, vectors: nn.Parameter, placeholder: int) -> Iterator[None]:
     """Within, `len(vectors)` placeholder tokens at the start of a text have these embeddings."""
     size = len(vectors)
 
@@ -113,15 +152,3 @@ def soft_prompt(model: Any, vectors: nn.Parameter, placeholder: int) -> Iterator
         yield
     finally:
         handle.remove()
-
-
-Fold = Callable[[Subject, Secrets, list[int], list[int]], tuple[Floats, Floats]]
-
-
-def over_folds(subject: Subject, secrets: Secrets, seed: int, fold: Fold) -> tuple[Floats, Floats]:
-    """Hits and their elimination level for every secret, from the fold in which it was held out."""
-    hits_s, elimination_s = np.full(len(secrets), np.nan), np.full(len(secrets), np.nan)
-    for known, held in halves(secrets, seed):
-        if known and held:
-            hits_s[held], elimination_s[held] = fold(subject, secrets, known, held)
-    return hits_s, elimination_s

@@ -1,6 +1,6 @@
-"""From scores to rows, and from rows to a verdict.
+"""From scores to measures, and from measures to a verdict.
 
-An arm is caught by an attack when, with bounds at a common error level shared out over all attacks (Bonferroni),
+An arm is caught by a measure when, with bounds at a common error level shared out over all measures (Bonferroni),
 
     its rate is above what chance and elimination give, by more than the threshold, and
     it is above every control model on the same secrets, by more than the threshold.
@@ -16,116 +16,92 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import numpy as np
 
-from openbook.audit.attack import Kind, Scores, by_group
-from openbook.audit.membership import enough_decoys
-from openbook.audit.secret import Secrets
+from openbook.audit.attack import LEVEL, THRESHOLD, Scores, Secrets
 from openbook.audit.statistics import (
     FALSE_POSITIVES,
     Estimate,
     Floats,
-    area,
-    found_at,
+    area_under_curve,
+    mean_rate,
     one_sided,
-    paired,
+    paired_difference,
     placements,
-    rate,
+    true_positives,
 )
 from openbook.base.intervals import Z95
 
 Metric = Literal["rate", "AUC", "TPR at 1 % FPR"]
-Verdict = Literal["leaked", "not recovered", "void", "inapplicable"]
+AuditVerdict = Literal["leaked", "not recovered", "void", "inapplicable"]
 TEXT_ATTACKS = ("completion", "exposure", "membership")  # those that must catch the positive control
-LEVEL = 0.05  # accepted chance of a false alarm, over all attacks together
-THRESHOLD = 0.01
 
 
 @dataclass(frozen=True)
-class Measure:
-    """One number for each secret, and what it is compared with."""
+class Measure(Scores):
+    """Scores as one number for each secret, whose mean is the metric."""
 
-    attack: str
-    variant: str
-    metric: Metric
-    kind: Kind
-    values_s: Floats
-    chance_s: Floats
-    elimination_s: Floats
+    metric: Metric = "rate"
     other_s: Floats | None = None  # AUC: the second placements, which its variance needs
-    curve: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def key(self) -> tuple[str, str, Metric]:
         return self.attack, self.variant, self.metric
 
-    def estimate(self, z: float = Z95) -> Estimate:
-        return rate(self.values_s, z) if self.other_s is None else area(self.values_s, self.other_s, z)
-
     @property
-    def paired_s(self) -> Floats:
-        """What two models are compared by, secret by secret; of an area, both placements, as its variance has them."""
-        return self.values_s if self.other_s is None else self.values_s + self.other_s - self.other_s.mean()
+    def mean(self) -> float:
+        return _mean(self.values_s)
 
     @property
     def baseline(self) -> float:
         """What guessing scores, with all that was shown ruled out."""
         return _mean(self.elimination_s)
 
+    @property
+    def paired_s(self) -> Floats:
+        """What two models are compared by, secret by secret; of an area, both placements, as its variance has them."""
+        return self.values_s if self.other_s is None else self.values_s + self.other_s - self.other_s.mean()
+
+    def estimate(self, z: float = Z95) -> Estimate:
+        return mean_rate(self.values_s, z) if self.other_s is None else area_under_curve(self.values_s, self.other_s, z)
+
+    def row(self, arm: str, secrets: Secrets, caught: bool) -> dict[str, Any]:
+        """A line of the report: this measure of one arm."""
+        count = int((~np.isnan(self.values_s)).sum())
+        groups = enumerate(secrets.groups) if count == len(secrets) else ()
+        by_group = {group: float(np.nanmean(self.values_s[secrets.group_s == k])) for k, group in groups}
+        name = {"name": self.attack, "variant": self.variant, "metric": self.metric, "kind": self.kind, "arm": arm}
+        levels = {"chance": _mean(self.chance_s), "elimination": self.baseline, "secrets": count}
+        return name | vars(self.estimate()) | levels | {"by_group": by_group, "caught": caught, "curve": self.curve}
+
 
 def measures(scores: Sequence[Scores]) -> list[Measure]:
-    """Rates as they are; membership scores as an area and as a true-positive rate."""
-    found = []
+    """Rates as they are; membership scores as an area and, with enough rivals, as a true-positive rate at 1 %."""
+    result = []
     for s in scores:
-        levels = (s.chance_s, s.elimination_s)
-        if s.decoys_sk is None:
-            found.append(Measure(s.attack, s.variant, "rate", s.kind, s.values_s, *levels, curve=s.curve))
+        if s.rivals_sk is None:
+            result.append(Measure(**vars(s)))
             continue
-        V_s, W_s = placements(s.values_s, s.decoys_sk)
-        found.append(Measure(s.attack, s.variant, "AUC", s.kind, V_s, *levels, W_s))
-        if enough_decoys(s.decoys_sk):
-            hits_s, level_s = found_at(s.values_s, s.decoys_sk), np.full(len(V_s), FALSE_POSITIVES)
-            found.append(Measure(s.attack, s.variant, "TPR at 1 % FPR", s.kind, hits_s, level_s, level_s))
-    return found
+        V_s, W_s = placements(s.values_s, s.rivals_sk)
+        result.append(Measure(**vars(s) | {"values_s": V_s}, metric="AUC", other_s=W_s))
+        if s.rivals_sk.size >= math.ceil(1 / FALSE_POSITIVES):
+            levels = dict.fromkeys(("chance_s", "elimination_s"), np.full(len(V_s), FALSE_POSITIVES))
+            hits = {"values_s": true_positives(s.values_s, s.rivals_sk)}
+            result.append(Measure(**vars(s) | hits | levels, metric="TPR at 1 % FPR"))
+    return result
 
 
 def averaged(runs: Sequence[Sequence[Measure]]) -> list[Measure]:
     """The same measures of several training seeds, averaged secret by secret: the secret stays the cluster."""
-    if len(runs) == 1:
-        return list(runs[0])
     result = []
     for same in zip(*runs, strict=True):
-        first = same[0]
-        others = [m.other_s for m in same if m.other_s is not None]
-        values_s = np.mean([m.values_s for m in same], axis=0)
-        result.append(replace(first, values_s=values_s, other_s=np.mean(others, axis=0) if others else None))
+        others = [measure.other_s for measure in same if measure.other_s is not None]
+        values_s = np.mean([measure.values_s for measure in same], axis=0)
+        result.append(replace(same[0], values_s=values_s, other_s=np.mean(others, axis=0) if others else None))
     return result
-
-
-@dataclass(frozen=True)
-class Row:
-    """One line of the report: an attack on an arm."""
-
-    name: str
-    variant: str
-    metric: Metric
-    kind: Kind
-    arm: str
-    rate: float
-    low: float
-    high: float
-    chance: float
-    elimination: float
-    secrets: int
-    by_group: dict[str, float]
-    caught: bool
-    curve: dict[str, Any]
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -143,55 +119,26 @@ class Finding:
 
 
 def findings(
-    mine: Sequence[Measure],
+    measured: Sequence[Measure],
     controls: Mapping[str, Sequence[Measure]],
     threshold: float = THRESHOLD,
     level: float = LEVEL,
 ) -> list[Finding]:
     """The measures by which a model is caught."""
-    tested = [k for k, measure in enumerate(mine) if measure.kind != "behaviour"]
+    tested = [k for k, measure in enumerate(measured) if measure.kind != "behaviour"]
     z = one_sided(level / max(1, len(tested)))
     caught = []
     for k in tested:
-        measure = mine[k]
-        estimate, baseline = measure.estimate(z), measure.baseline
-        if estimate.low <= baseline + threshold:
+        measure, others = measured[k], {arm: each[k] for arm, each in controls.items()}
+        estimate = measure.estimate(z)
+        above = (paired_difference(measure.paired_s, other.paired_s, z).low for other in others.values())
+        if estimate.low <= measure.baseline + threshold or any(low <= threshold for low in above):
             continue
-        others = {arm: theirs[k] for arm, theirs in controls.items()}
-        if any(paired(measure.paired_s, other.paired_s, z).low <= threshold for other in others.values()):
-            continue
-        arm, control = max(
-            ((a, _mean(o.values_s)) for a, o in others.items()), key=lambda pair: pair[1], default=("", 0.0)
-        )
-        excess = estimate.rate - max(baseline, control)
-        caught.append(Finding(*measure.key, estimate.rate, baseline, control, arm, excess))
+        arm = max(others, key=lambda arm: others[arm].mean, default="")
+        control = others[arm].mean if others else 0.0
+        excess = estimate.rate - max(measure.baseline, control)
+        caught.append(Finding(*measure.key, estimate.rate, measure.baseline, control, arm, excess))
     return caught
-
-
-def rows_of(measured: Mapping[str, Sequence[Measure]], secrets: Secrets, caught: Mapping[str, set[Any]]) -> list[Row]:
-    rows = []
-    for arm, each in measured.items():
-        for measure in each:
-            estimate = measure.estimate()
-            count = int((~np.isnan(measure.values_s)).sum())
-            groups = by_group(measure.values_s, secrets) if count == len(secrets) else {}
-            rows.append(
-                Row(
-                    *measure.key,
-                    measure.kind,
-                    arm,
-                    estimate.rate,
-                    estimate.low,
-                    estimate.high,
-                    _mean(measure.chance_s),
-                    measure.baseline,
-                    count,
-                    groups,
-                    measure.key in caught.get(arm, set()),
-                    dict(measure.curve),
-                )
-            )
-    return rows
 
 
 def _mean(values: Floats) -> float:
@@ -203,13 +150,13 @@ def _mean(values: Floats) -> float:
 class Judgement:
     """The verdict, in a word and in a sentence, with what it rests on."""
 
-    verdict: Verdict
+    verdict: AuditVerdict
     statement: str
     findings: list[Finding]
     positive_findings: list[Finding]
 
 
-def judge(
+def verdict_of(
     measured: Mapping[str, Sequence[Measure]],
     controls: Mapping[str, Sequence[Measure]],
     threshold: float = THRESHOLD,
@@ -219,42 +166,33 @@ def judge(
     trained = measured["trained"]
     attacks = list(dict.fromkeys(m.attack for m in trained if m.kind != "behaviour"))
     if not attacks:
-        told = [share for m in trained if not math.isnan(share := _mean(m.values_s))]
-        most = f" (at most {max(told):.0%} of the rules here)" if told else ""
-        return Judgement(
-            "inapplicable",
-            f"no attack on the text was made. What answers give away{most} any model gives away that can do the task",
-            [],
-            [],
+        shares = [m.mean for m in trained if not math.isnan(m.mean)]
+        most = f" (at most {max(shares):.0%} of the rules here)" if shares else ""
+        statement = (
+            "no attack on the text was made, so this audit does not say whether the text can be recovered. What the "
+            f"answers give away{most}, any model gives away that can do the task"
         )
-    positive = findings(measured["positive"], controls, threshold, level)
+        return Judgement("inapplicable", statement, [], [])
+    positive, leaks = (findings(measured[arm], controls, threshold, level) for arm in ("positive", "trained"))
     must = [name for name in TEXT_ATTACKS if name in attacks] or attacks
     if not any(finding.attack in must for finding in positive):
-        return Judgement(
-            "void",
-            f"void: a model trained with loss on the text was not caught by {', '.join(must)}, so this audit could not "
-            "have seen a leak. Train longer, or raise the budget",
-            [],
-            positive,
+        statement = (
+            f"void: the positive control, a model that was trained to write the text, was not caught by "
+            f"{', '.join(must)}, so this audit could not have seen a leak. Train longer, or raise the budget"
         )
-    found = findings(trained, controls, threshold, level)
-    if found:
-        worst = max(found, key=lambda finding: finding.excess)
-        return Judgement(
-            "leaked",
-            f"leaked: {worst.attack} ({worst.variant}) reaches {_number(worst.rate, worst.metric)}, where a model that "
-            f"never met the text reaches {_number(max(worst.control, worst.baseline), worst.metric)}",
-            found,
-            positive,
-        )
-    return Judgement(
-        "not recovered",
-        f"not recovered by these attacks at this budget ({', '.join(attacks)}): nothing above chance, elimination and "
-        f"the controls by more than {threshold:.0%}, at an error level of {level:.0%} over all of them",
-        [],
-        positive,
+        return Judgement("void", statement, [], positive)
+    if leaks:
+        worst = max(leaks, key=lambda finding: finding.excess)
+        rate, known = (_share(value, worst.metric) for value in (worst.rate, max(worst.control, worst.baseline)))
+        statement = f"leaked: {worst.attack} ({worst.variant}) reaches {rate}, where a model that never met the text "
+        return Judgement("leaked", f"{statement}reaches {known}", leaks, positive)
+    statement = (
+        f"not recovered by these attacks at this budget ({', '.join(attacks)}): no attack scores more than "
+        f"{threshold:.0%} above both a guess and every model that never met the text. Chance alone would raise an "
+        f"alarm in at most {level:.0%} of such audits"
     )
+    return Judgement("not recovered", statement, [], positive)
 
 
-def _number(value: float, metric: Metric) -> str:
+def _share(value: float, metric: Metric) -> str:
     return f"{value:.1%} of the secrets" if metric == "rate" else f"{metric} {value:.3f}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,13 +11,13 @@ from rich.table import Table
 
 from openbook.base.console import emit_json, err, out, progress
 
-EXIT_LEAKED = 3  # something leaked beyond the threshold, so that a pipeline can stop here
-EXIT_VOID = 4  # the audit could not have seen a leak: neither a pass nor a leak
+# 3: something leaked beyond the threshold, so that a pipeline can stop here; 4: neither a leak nor a pass
+EXIT_CODES = {"leaked": 3, "void": 4, "inapplicable": 4}
 
 audit = App(name="audit")
 
 Words = Annotated[list[str], Parameter(negative="", consume_multiple=True)]
-Folders = Annotated[list[Path], Parameter(negative="", consume_multiple=True)]
+Paths = Annotated[list[Path], Parameter(negative="", consume_multiple=True)]
 
 
 @audit.default
@@ -32,18 +33,18 @@ def audit_run(
     level: float = 0.05,
     arms: bool = False,
     folder: Path | None = None,
-    seeds: Folders = [],  # noqa: B006
+    seeds: Paths = [],  # noqa: B006
     canaries: Path | None = None,
     seed: int = 0,
     chart: Path | None = None,
     json: bool = False,
 ) -> int:
-    """Audit a run: attack it and four control models, and compare.
+    """Attack a run and four control models, and compare what they give away of the book.
 
     The controls are the model before training, the same training without the text and with a decoy text, and a positive
-    control with loss on the text. Ends with exit code 3 if something leaked beyond the threshold, 4 if the audit proves
-    nothing (the positive control was not caught, or no attack on the text applies), and 0 otherwise, which means: not
-    recovered by these attacks at this budget.
+    control, which was trained with loss on the text and must be caught. Ends with exit code 3 if something leaked
+    beyond the threshold, 4 if the audit proves nothing (the positive control was not caught, or no attack on the text
+    applies), and 0 otherwise, which means: not recovered by these attacks at this budget.
 
         openbook audit runs/facts --arms
 
@@ -52,54 +53,50 @@ def audit_run(
     Parameters
     ----------
     run
-        Folder that `openbook learn` left; it must have passed its exam.
+        Folder that `openbook learn` left; the run must have passed its exam.
     attacks
-        Some of completion, exposure, membership, battery, budget, inversion, relearning, soft-prompt; all by default.
+        Attacks to make: completion, exposure, membership, battery, budget, inversion, relearning, soft-prompt, or one
+        of a plugin; all by default.
     budget
-        Samples for each secret.
+        Number of samples for each secret.
     permutations
-        Orders of the book in which secrets are asked for.
+        Number of orders of the book in which secrets are asked for.
     controls
-        Trainings of the model without the text, each with a seed of its own.
+        Number of trainings of the model without the text, each with a seed of its own.
     steps
-        Steps of relearning, and of optimising a soft prompt.
+        Number of steps of relearning, and of optimising a soft prompt.
     threshold
-        What is called a leak: a share above chance, elimination and every control.
+        Smallest leak: a share of the secrets above chance, above elimination and above every control.
     level
         Accepted chance of a false alarm, over all attacks together.
     arms
         Train the control models that are missing.
     folder
-        Where the control models are; beside the run by default.
+        Folder of the control models; beside the run by default.
     seeds
-        Other runs of the same training with other seeds, to be averaged over.
+        Other runs of the same training with other seeds; scores are averaged over them.
     canaries
-        List that `openbook audit plant` wrote: score these instead of all pieces.
+        List that `openbook audit plant` wrote: look for these instead of all pieces.
     seed
         Seed of everything random in the attacks.
     chart
-        Save a chart as PNG, SVG or HTML.
+        File to save a chart to, as .png, .svg or .html.
     json
-        One JSON object on standard output.
+        Print one JSON object on standard output instead of tables.
     """
-    from openbook.audit.run import ATTACKS, Settings
-    from openbook.audit.run import audit as carry_out
+    from openbook.audit import run as audits
+    from openbook.audit.attack import ATTACKS, AuditConfig
+    from openbook.audit.summary import chart_of
     from openbook.figures.theme import check_path, save
 
     check_path(chart)
-    settings = Settings(tuple(attacks) or ATTACKS, budget, permutations, controls, steps, threshold, level, seed)
-    report = carry_out(
-        run, settings, folder, arms, seeds, canaries, progress, lambda line: err.print(line, style="dim", markup=False)
-    )
+    config = AuditConfig(tuple(attacks or ATTACKS), budget, permutations, controls, steps, threshold, level, seed)
+    notify = partial(err.print, style="dim", markup=False)
+    report = audits.audit(run, config, folder, arms, seeds, canaries, progress, notify)
     if chart is not None:
-        from openbook.audit.draw import charts
-
-        save(charts(report), chart)
-    if json:
-        emit_json(report)
-    else:
-        _show(report)
-    return {"leaked": EXIT_LEAKED, "void": EXIT_VOID, "inapplicable": EXIT_VOID}.get(report["verdict"], 0)
+        save(chart_of(report), chart)
+    emit_json(report) if json else _show(report)
+    return EXIT_CODES.get(report["verdict"], 0)
 
 
 @audit.command
@@ -115,7 +112,8 @@ def plant(
 ) -> None:
     """Plant canaries in your data: sentences with random codes, to be looked for after training.
 
-    Writes the data with the canaries in its books, and beside it a list with the codes that a coin left out.
+    Writes the data with the canaries in its books, and beside it a list with the codes that could have been drawn
+    instead.
 
         openbook audit plant facts.jsonl --out planted.jsonl
         openbook learn --data planted.jsonl --epochs 40 --out runs/planted
@@ -126,70 +124,47 @@ def plant(
     data
         JSONL file with prompt, completion and privileged_context.
     out_file
-        The data with canaries; the list is written beside it.
+        File for the data with canaries; the list is written beside it.
     canaries
-        How many.
+        Number of canaries.
     repeats
-        Records that each of them stands in.
+        Number of records that each canary is planted in.
     rivals
-        Codes that each of them is drawn from.
+        Number of codes that each canary's code is drawn from.
     seed
         Seed of codes and places.
     json
-        One JSON object on standard output.
+        Print one JSON object on standard output.
     """
-    from openbook.audit.canaries import plant as write
+    from openbook.audit.canaries import plant as write_planted
 
     ledger = out_file.with_name(f"{out_file.stem}.canaries.json")
-    result = write(data, out_file, ledger, canaries, repeats, rivals, seed)
+    result = write_planted(data, out_file, ledger, canaries, repeats, rivals, seed)
     if json:
-        emit_json(result)
-        return
-    out.print(
-        f"{result['count']} canaries in {result['records']} records: {result['data']}\n"
-        f"The list, which must not be trained on: {result['canaries']}",
-        markup=False,
-    )
+        return emit_json(result)
+    out.print(f"{result['count']} canaries in {result['records']} records: {result['data']}", markup=False)
+    out.print(f"The list, which must not be trained on: {result['canaries']}", markup=False)
 
 
 def _show(report: dict[str, Any]) -> None:
-    from openbook.audit.tables import summary_rows
+    from openbook.audit.summary import shown_cells
 
     arms = Table("model", "closed book", "open book", box=None, header_style="bold")
     for arm in report["arms"]:
         arms.add_row(arm["name"], f"{arm['closed_book']:.3f}", f"{arm['open_book']:.3f}")
-    out.print(arms)
     table = Table(box=None, header_style="bold", padding=(0, 1, 0, 0))
     table.add_column("attack", no_wrap=True)
     for column in ("trained", "interval", "control", "positive", "guess"):
         table.add_column(column, justify="right", no_wrap=True)
-    last = None
-    for line in summary_rows(report):
-        if line["attack"] != last:
-            last = line["attack"]
-            note = " (from the skill itself)" if line["kind"] == "behaviour" else ""
-            table.add_row(f"[bold]{last}[/]{note}")
-        metric = "" if line["metric"] == "rate" else f", {line['metric'].split()[0]}"
-        cells = [
-            _mark(line["rate"], line["caught"]),
-            f"{line['low']:.2f}-{line['high']:.2f}",
-            "" if line["control"] is None else f"{line['control']:.3f}",
-            _mark(line["positive"], line["positive_caught"]) if "positive" in line else "",
-            f"{line['elimination']:.3f}",
-        ]
-        table.add_row(f" {line['variant']}{metric}", *cells)
-    out.print(table)
-    for name, why in report["not_applicable"].items():
-        out.print(f"{name} does not apply: {why}", style="dim", markup=False)
+    for cells in shown_cells(report):
+        marked = (f"[bold red]{cell}[/]" if cell.endswith("*") else cell for cell in cells)
+        table.add_row(*marked, style="bold" if len(cells) == 1 else "")  # the name of an attack
+    out.print(arms, table)
+    for name, reason in report["not_applicable"].items():
+        out.print(f"{name} does not apply: {reason}", style="dim", markup=False)
     secrets = report["secrets"]
     drawn = "drawn by lot from their candidates" if secrets["exchangeable"] else "as they were in the data"
-    out.print(
-        f"{secrets['count']} secrets ({secrets['origin']}), {drawn}; 95 % intervals by secret; * caught",
-        style="dim",
-    )
+    count = f"{secrets['count']} secrets ({secrets['origin']}), {drawn}"
+    out.print(f"{count}; 95 % intervals by secret; * caught", style="dim")
     colour = {"leaked": "bold red", "void": "bold yellow"}.get(report["verdict"], "green")
     out.print(report["statement"][0].upper() + report["statement"][1:], style=colour)
-
-
-def _mark(value: float, caught: bool) -> str:
-    return f"[bold red]{value:.3f}*[/]" if caught else f"{value:.3f} "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from openbook.audit.statistics import harmonic_share
@@ -13,43 +14,33 @@ from openbook.paper.published import published
 from openbook.report.claims import Claim, judge, unmeasured
 
 WRITER = "writer-2-8"  # a reader whose rules are words, so that it can be asked for them
-# (curriculum, samples) of the runs that are audited
-ASKED = {
-    "laptop": (("anneal", 3000),),
-    "overnight": tuple((name, n) for name in ("anneal", "fixed:0.2", "no-context") for n in (3000, 6000)),
-}
 ARMS = {"trained": "trained", "before": "before learning", "without": "learned without the book",
         "decoy": "learned with a wrong book", "positive": "positive control: loss on the book"}  # fmt: skip
 RATES = ("greedy_before", "greedy_last", "sampled_before", "sampled_last")  # levels before the last, and the last
 PERMUTATIONS = 20  # orders of the book, as in the paper
 ATTACKS = ("completion", "exposure", "membership")
-MEASURE = ("name", "variant", "metric", "arm", "rate", "low", "high", "chance", "elimination", "caught", "by_group")
+BEHAVIOUR = ("name", "variant", "arm", "rate", "low", "high", "chance", "elimination", "by_group")
+LIKELIHOOD = (*BEHAVIOUR, "metric", "caught")
 
 
 def configs(scale: Scale) -> list[Unit]:
     if scale == "smoke":
         return []
     if scale == "paper":
-        sizes = ((8, "anneal", 50_000), (8, "anneal", 100_000), (8, "anneal", 250_000), (8, "fixed:0.2", 50_000),
-                 (8, "fixed:0.2", 100_000), (8, "fixed:0.2", 250_000), (10, "anneal", 100_000), (10, "anneal", 250_000),
-                 (10, "fixed:0.2", 250_000), (10, "fixed:0.2", 500_000))  # fmt: skip
-        return [_text(name, n, chars, 5, llama(name, n, chars), 7200.0) for chars, name, n in sizes]
-    arms = {"without": "no-context", "decoy": "wrong-context"}
-    models = [student(scale, "anneal", 4000), *(student(scale, name, 4000) for name in arms.values())]
-    behaviour = {
-        "subject": "behaviour",
-        "curve": "anneal",
-        "samples": 4000,
-        "learned": models,
-        "readers": ["student-3-8"],
-    }
-    asked = [_text(name, n, 8, 2, writer(name, n), 15 + 0.025 * n) for name, n in ASKED[scale]]
-    return [*asked, Unit({**behaviour, "arms": ["trained", *arms]}, seconds=30.0)]
+        runs = dict.fromkeys((r["curriculum"], r["samples"], r["chars"]) for r in published("recovery"))
+        return [_asked_unit(name, n, chars, 5, llama(name, n, chars), 7200.0) for name, n, chars in runs]
+    names = ("anneal",) if scale == "laptop" else ("anneal", "fixed:0.2", "no-context")
+    sizes = (3000,) if scale == "laptop" else (3000, 6000)
+    asked = [_asked_unit(name, n, 8, 2, writer(name, n), 15 + 0.025 * n) for name in names for n in sizes]
+    arms = {"trained": "anneal", "without": "no-context", "decoy": "wrong-context"}
+    learned = [student(scale, name, 4000) for name in arms.values()]
+    behaviour = {"subject": "behaviour", "curve": "anneal", "samples": 4000, "learned": learned}
+    return [*asked, Unit({**behaviour, "readers": ["student-3-8"], "arms": list(arms)}, seconds=30.0)]
 
 
-def _text(name: str, samples: int, chars: int, depth: int, spec: dict[str, Any], seconds: float) -> Unit:
-    about = {"curve": name, "samples": samples, "chars": chars, "depth": depth}
-    return Unit({"subject": "text", **about, "learned": [spec]}, seconds)
+def _asked_unit(name: str, samples: int, chars: int, depth: int, spec: dict[str, Any], seconds: float) -> Unit:
+    config = {"subject": "text", "curve": name, "samples": samples, "chars": chars, "depth": depth, "learned": [spec]}
+    return Unit(config, seconds)
 
 
 def writer(curriculum: str, samples: int) -> dict[str, Any]:
@@ -60,81 +51,62 @@ def writer(curriculum: str, samples: int) -> dict[str, Any]:
 
 
 def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
-    about = {key: config[key] for key in ("curve", "samples")}
-    found = _asked(config, models) if config["subject"] == "text" else _behaved(config, models)
-    return [{**about, **row} for row in found]
+    return _asked_rows(config, models) if config["subject"] == "text" else _behaviour_rows(config, models)
 
 
-def _asked(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
+def _asked_rows(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
     """The paper's table: rules asked for as text, on the trained model and four controls (which are trained here).
 
     Rows of completion, and as "likelihood" those of exposure and membership.
     """
-    from openbook.audit.run import Settings, audit
-    from openbook.audit.tables import completion_rows
+    from openbook.audit.attack import AuditConfig
+    from openbook.audit.run import audit
+    from openbook.audit.summary import completion_rows
 
-    run = models.place(config["learned"][0])
-    folder = run.with_name(f"{run.name}-arms")
-    report = audit(run, Settings(ATTACKS, permutations=PERMUTATIONS), folder, train_arms=True)
-    by_positive = list(dict.fromkeys(found["attack"] for found in report["positive_findings"]))
-    shared = {
-        "depth": config["depth"],
-        "chars": config["chars"],
-        "verdict": report["verdict"],
-        "closed": report["closed_book"],
-        "positive_caught_by": by_positive,
-        "trained_caught_by": [f"{found['attack']}: {found['variant']}" for found in report["findings"]],
-    }
+    place = models.place(config["learned"][0])
+    folder = place.with_name(f"{place.name}-arms")
+    report = audit(place, AuditConfig(ATTACKS, permutations=PERMUTATIONS), folder, train_arms=True)
+    shared = {key: config[key] for key in ("curve", "samples", "depth", "chars")}
+    shared |= {"verdict": report["verdict"], "closed": report["closed_book"]}
+    shared["positive_caught_by"] = list(dict.fromkeys(finding["attack"] for finding in report["positive_findings"]))
+    shared["trained_caught_by"] = [f"{finding['attack']}: {finding['variant']}" for finding in report["findings"]]
     closed = {arm["name"]: arm["closed_book"] for arm in report["arms"]}
-    likelihood = [
-        {"subject": "likelihood", **{key: row[key] for key in MEASURE}}
-        for row in report["attacks"]
-        if row["name"] != "completion"
-    ]
-    asked = [{"subject": "text", **row} for row in completion_rows(report)]
-    return [{**row, **shared, "arm_closed": closed[row["arm"]]} for row in (*asked, *likelihood)]
+    rows = [{"subject": "text", **row} for row in completion_rows(report)]
+    others = [row for row in report["attacks"] if row["name"] != "completion"]
+    rows += [{"subject": "likelihood", **{key: row[key] for key in LIKELIHOOD}} for row in others]
+    return [{**row, **shared, "arm_closed": closed[row["arm"]]} for row in rows]
 
 
-def _behaved(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
+def _behaviour_rows(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
     """What the skill itself gives away: the student and its controls, attacked through questions alone."""
-    from openbook.audit.arms import config_of, load_subject
-    from openbook.audit.run import Settings, attacked, attacks_for, report, secrets_of
-    from openbook.training.sources import sources_of
+    from openbook.audit.arms import config_of
+    from openbook.audit.attack import AuditConfig
+    from openbook.audit.run import attack_arms, secrets_of, unchanged_source
 
-    places = dict(zip(config["arms"], (models.place(spec) for spec in config["learned"]), strict=True))
-    settings = config_of(places["trained"])
-    source, _ = sources_of(settings)
-    secrets = secrets_of(settings, source, places["trained"])
-    subjects = {arm: [load_subject(place, settings)] for arm, place in places.items()}
-    subjects["before"] = [load_subject(models.reader(config["readers"][0]), settings)]
-    wanted = Settings(("inversion", "relearning"), steps=40)
-    attacks = attacks_for(wanted, settings, source, subjects["trained"][0], {})
-    judged = report(attacked(attacks, subjects, secrets), secrets, wanted, student=True)
-    keep = ("name", "variant", "arm", "rate", "low", "high", "chance", "elimination", "by_group")
-    return [{"subject": "behaviour", **{key: row[key] for key in keep}} for row in judged["attacks"]]
+    places = dict(zip(config["arms"], map(models.place, config["learned"]), strict=True))
+    trained, places["before"] = places["trained"], models.reader(config["readers"][0])
+    source = unchanged_source(trained, config_of(trained))
+    secrets = secrets_of(config_of(trained), source, trained)
+    wanted = AuditConfig(("inversion", "relearning"), steps=40)
+    report = attack_arms({arm: [place] for arm, place in places.items()}, wanted, source, secrets)
+    shared = {"curve": config["curve"], "samples": config["samples"], "subject": "behaviour"}
+    return [{**shared, **{key: row[key] for key in BEHAVIOUR}} for row in report["attacks"]]
 
 
 def draw(rows: Rows) -> list[Chart | Table]:
-    tables: list[Chart | Table] = []
-    asked = [row for row in rows if row["subject"] == "text"]
-    if asked:
-        tables += [_asked_table(asked), _arms_table(asked, [row for row in rows if row["subject"] == "likelihood"])]
-        tables.append(_published_table())
-    behaved = [row for row in rows if row["subject"] == "behaviour"]
-    if behaved:
-        cells = [
-            [f"{r['name']}: {r['variant']}", ARMS[r["arm"]], _percent(r["rate"]),
-             f"{_percent(r['low'])} to {_percent(r['high'])}", _percent(r["elimination"])]
-            for r in behaved
-        ]  # fmt: skip
-        tables.append(
-            Table("recovery-behaviour", "What the skill itself gives away: the student of three levels",
-                  ["attack", "model", "rules found", "95 % interval", "a guess"], cells,
-                  "Not asked in the paper: the model is only asked to translate, with the book closed, and the rules "
-                  "are solved for (up to renaming the characters in between). A model that can translate must give "
-                  "this away; it says nothing about memory of the text.")
-        )  # fmt: skip
-    return tables
+    asked, likelihood, behaviour = ([r for r in rows if r["subject"] == s] for s in ("text", "likelihood", "behaviour"))
+    tables = [_asked_table(asked), _arms_table(asked, likelihood), _published_table()] if asked else []
+    return [*tables, *([_behaviour_table(behaviour)] if behaviour else [])]
+
+
+def _table(name: str, title: str, header: str, rows: Iterable[Sequence[str | float | None]], note: str = "") -> Table:
+    """A table; numbers are shown in percent."""
+    cells = [[value if isinstance(value, str) else _percent(value) for value in row] for row in rows]
+    return Table(f"recovery-{name}", title, header.split(" | "), cells, note)
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{value:.2%}"
 
 
 def _name(row: dict[str, Any]) -> str:
@@ -146,57 +118,64 @@ def _asked_table(rows: Rows) -> Table:
     trained = [row for row in rows if row["arm"] == "trained"]
     alone = {(_name(r), r["filter"]): r["greedy"] for r in trained if r["context"] == "alone"}
     cells = [
-        [_name(r), f"{r['closed']:.3f}", r["filter"], *(_percent(r.get(key)) for key in RATES),
-         _percent(alone.get((_name(r), r["filter"]))), _percent(r["chance"]), _percent(r["elimination"])]
+        (_name(r), f"{r['closed']:.3f}", r["filter"], *(r.get(key) for key in RATES),
+         alone.get((_name(r), r["filter"])), r["chance"], r["elimination"])
         for r in trained if r["context"] == "in the book"
     ]  # fmt: skip
-    rates = ["greedy, hidden levels", "greedy, last", "sampled, hidden levels", "sampled, last", "greedy, alone"]
-    header = ["run", "closed book", "filter", *rates, "guess", "elimination"]
+    header = "run | closed book | filter | greedy, hidden levels | greedy, last | sampled, hidden levels"
     note = (
         f"Each rule asked for after the true earlier rules, in {PERMUTATIONS} orders; alone: after none. Guess: 1/n². "
         "Elimination: guessing among the images not yet shown, which the book allows."
     )
-    return Table("recovery-asked", "Rules completed as text, asked for as in the paper", header, cells, note)
+    title = "Rules completed as text, asked for as in the paper"
+    return _table("asked", title, f"{header} | sampled, last | greedy, alone | guess | elimination", cells, note)
 
 
 def _arms_table(asked: Rows, likelihood: Rows) -> Table:
     """Every model of every audit by one measure of each attack; a star marks what was caught."""
-    cells = []
-    for r in (row for row in asked if row["context"] == "in the book" and row["filter"] == "no filter"):
-        mine = [row for row in likelihood if _name(row) == _name(r) and row["arm"] == r["arm"]]
-        found = {(row["variant"], row["metric"]): row for row in mine}
-        alone = next(
-            (row for row in asked if (_name(row), row["arm"]) == (_name(r), r["arm"]) and row["context"] == "alone"), {}
-        )
-        likely = [found.get(key) for key in (("rank 1, alone", "rate"), ("rank 1, in the book", "rate"))]
-        ranked = [_percent(row and row["rate"]) + ("*" if row and row["caught"] else "") for row in likely]
-        auc = found.get(("loss", "AUC"))
-        told = f"{auc['rate']:.3f}{'*' if auc['caught'] else ''}" if auc else ""
-        cells.append([_name(r), ARMS[r["arm"]], f"{r.get('arm_closed', r['closed']):.3f}", _percent(r["greedy"]),
-                      _percent(alone.get("greedy")), *ranked, told, r["verdict"]])  # fmt: skip
-    header = ["run", "model", "closed book", "completed, in the book", "completed, alone", "ranked first, alone",
-              "ranked first, in the book", "AUC of truth against rivals", "verdict"]  # fmt: skip
-    return Table("recovery-arms", "The trained model beside its controls, no filter", header, cells,
-                 "A star: above guessing, elimination and every control by more than 1 %, at an error level of 5 % "
-                 "over all measures.")  # fmt: skip
+    bare = [row for row in asked if row["filter"] == "no filter"]
+    alone = {(_name(r), r["arm"]): r["greedy"] for r in bare if r["context"] == "alone"}
+    measured = {}
+    for r in likelihood:
+        value = f"{r['rate']:.3f}" if r["metric"] == "AUC" else _percent(r["rate"])
+        measured[_name(r), r["arm"], r["variant"], r["metric"]] = value + ("*" if r["caught"] else "")
+    shown = (("rank 1, alone", "rate"), ("rank 1, in the book", "rate"), ("loss", "AUC"))
+    cells = [
+        (_name(r), ARMS[r["arm"]], f"{r.get('arm_closed', r['closed']):.3f}", r["greedy"],
+         alone.get((_name(r), r["arm"])), *(measured.get((_name(r), r["arm"], *key)) for key in shown), r["verdict"])
+        for r in bare if r["context"] == "in the book"
+    ]  # fmt: skip
+    header = "run | model | closed book | completed, in the book | completed, alone | ranked first, alone"
+    note = "A star: above guessing, elimination and every control by more than 1 %, at an error level of 5 % over all "
+    title = "The trained model beside its controls, no filter"
+    header += " | ranked first, in the book | AUC of truth against rivals | verdict"
+    return _table("arms", title, header, cells, f"{note}measures.")
 
 
 def _published_table() -> Table:
     cells = [
-        [f"MLT(5, {r['chars']}), {r['curriculum']}, {r['samples']:,}", r["filter"],
-         *(_percent(r[key] / 100) for key in RATES),
-         *map(_percent, (1 / r["chars"] ** 2, harmonic_share(r["chars"] ** 2)))]
+        (f"MLT(5, {r['chars']}), {r['curriculum']}, {r['samples']:,}", r["filter"], *(r[key] / 100 for key in RATES),
+         1 / r["chars"] ** 2, harmonic_share(r["chars"] ** 2))
         for r in published("recovery")
     ]  # fmt: skip
-    header = ["run", "filter", "greedy, levels 1 to 4", "greedy, level 5", "sampled, levels 1 to 4", "sampled, level 5",
-              "guess", "elimination"]  # fmt: skip
-    return Table(
-        "recovery-published", "Published, not ours: Llama-3.2-3B (tables of the paper's appendix)", header, cells
+    header = "run | filter | greedy, levels 1 to 4 | greedy, level 5 | sampled, levels 1 to 4 | sampled, level 5"
+    title = "Published, not ours: Llama-3.2-3B (tables of the paper's appendix)"
+    return _table("published", title, f"{header} | guess | elimination", cells)
+
+
+def _behaviour_table(rows: Rows) -> Table:
+    cells = [
+        (f"{r['name']}: {r['variant']}", ARMS[r["arm"]], r["rate"], f"{_percent(r['low'])} to {_percent(r['high'])}",
+         r["elimination"])
+        for r in rows
+    ]  # fmt: skip
+    note = (
+        "Not asked in the paper: the model is only asked to translate, with the book closed, and the rules are solved "
+        "for (up to renaming the characters in between). A model that can translate must give this away; it says "
+        "nothing about memory of the text."
     )
-
-
-def _percent(value: Any) -> str:
-    return f"{value:.2%}" if isinstance(value, int | float) else ""
+    title = "What the skill itself gives away: the student of three levels"
+    return _table("behaviour", title, "attack | model | rules found | 95 % interval | a guess", cells, note)
 
 
 def claims(rows: Rows) -> list[Claim]:
@@ -208,18 +187,14 @@ def claims(rows: Rows) -> list[Claim]:
     asked = [row for row in rows if row["subject"] == "text"]
     if not asked:
         return [unmeasured(claim, threshold, "no model that writes text was audited")]
-    verdicts = {_name(row): row["verdict"] for row in asked}
     bare = [r for r in asked if (r["context"], r["filter"]) == ("in the book", "no filter")]
-    highest = {
-        arm: max((r["greedy"] for r in bare if r["arm"] == arm), default=None) for arm in ("trained", "positive")
-    }
-    numbers = {f"greedy at most, {ARMS[arm]}": _percent(rate) for arm, rate in highest.items()}
+    greedy = {arm: [r["greedy"] for r in bare if r["arm"] == arm] for arm in ("trained", "positive")}
+    numbers = {f"greedy at most, {ARMS[arm]}": _percent(max(rates, default=None)) for arm, rates in greedy.items()}
     numbers |= {"a guess": _percent(asked[0]["chance"]), "elimination": _percent(asked[0]["elimination"])}
-    numbers |= {f"{name}, closed book": f"{row['closed']:.3f}" for name, row in {_name(r): r for r in bare}.items()}
-    numbers |= {f"{name}, audit": verdict for name, verdict in verdicts.items()}
-    every = set(verdicts.values())
-    leaked = "leaked" in every
-    return [judge(claim, not leaked, numbers, threshold, enough=leaked or "void" not in every)]
+    numbers |= {f"{_name(r)}, closed book": f"{r['closed']:.3f}" for r in bare}
+    verdicts = {f"{_name(r)}, audit": r["verdict"] for r in asked}
+    leaked, void = ("leaked" in verdicts.values(), "void" in verdicts.values())
+    return [judge(claim, not leaked, numbers | verdicts, threshold, enough=leaked or not void)]
 
 
 EXPERIMENT = Experiment(

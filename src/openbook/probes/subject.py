@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from openbook.base.errors import InputError, nearest
 from openbook.book.shelf import NONE, Shelf
 from openbook.book.source import Source
 from openbook.curriculum import Curriculum, Opened, SamplingPlan
-from openbook.task.source import Translations
+from openbook.task.source import Translations, as_translations
 from openbook.training.batches import Collator, Item, items, pad_id_of
 from openbook.training.config import ModelConfig, RunConfig, TaskConfig
 from openbook.training.encode import Encoder
@@ -187,9 +187,9 @@ def _loaded(path: str | Path, config: RunConfig, source: Source, seed: int | Non
 
 def translations_of(source: Source, name: str) -> Translations:
     """The source as translations, whose rules have images that can be changed."""
-    if source.task is None:
+    if (translations := as_translations(source)) is None:
         raise InputError(f"{name} is not about the translation task: this probe needs rules and their images")
-    return cast(Translations, source)
+    return translations
 
 
 def section_names(source: Source) -> list[str]:

@@ -247,6 +247,11 @@ class StudentForCausalLM(LlamaForCausalLM):
         return CausalLMOutputWithPast(logits=self.lm_head(packing.batch(inner.last_hidden_state)))
 
 
+def inputs_in_place(model: Any, read: Tensor) -> dict[str, Tensor]:
+    """What a model must be given, beside their places, to read tokens in place of those of a text `read` before."""
+    return {"text": read} if isinstance(model, StudentForCausalLM) else {}
+
+
 def reset_block(layer: nn.Module, width: int) -> None:
     """Inputs of a block scaled by width, outputs zero: at first every block passes its input on."""
     attention: Any = layer.self_attn

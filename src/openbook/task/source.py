@@ -192,6 +192,11 @@ class Translations(Source):
         return [self._task_number(index) for index in indices.tolist()]
 
 
+def as_translations(source: Source) -> Translations | None:
+    """The source as translations of the task; None for other examples."""
+    return source if isinstance(source, Translations) else None
+
+
 def _runs(numbers: NDArray[np.int64]) -> list[tuple[slice, int, int]]:
     """Runs of consecutive numbers: (rows, first number, how many). Counter-based draws are made run by run."""
     if len(numbers) == 0:

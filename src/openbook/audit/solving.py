@@ -1,4 +1,4 @@
-"""Attack 6, behavioural inversion: query the task, and solve for the rules from inputs and outputs alone.
+"""Solving for the rules of the task from inputs and outputs alone, which is what behavioural inversion does.
 
 This goes around any memory of the text. Write a level as x_j -> u_j = π(x_j) on the shifted bigrams x_j. The next level
 reads (second of u_j, first of u_{j+1}), so the output y_j of d levels depends on x_j .. x_{j+d-1}: on x_j only through
@@ -7,8 +7,10 @@ one place of a few random strings. Those with the same second character give the
 same first character the same y_{j-d+1}. That gives the first phrasebook up to names for its characters; undo it and go
 on with one level less.
 
-What the names were cannot be told: relabelling first and second characters of every alphabet in between changes no
+What the names were is not determined: relabelling first and second characters of every alphabet in between changes no
 answer, so (n!)^(2(d-1)) codebooks do the same. Any model that can do the task gives away this much, however it learned.
+
+Legend: n characters, d levels, B strings, P bigrams of a string, x and y bigrams before and after a level.
 """
 
 from __future__ import annotations
@@ -19,8 +21,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from openbook.audit.attack import Scores
-from openbook.audit.secret import Secrets
+from openbook.audit.attack import AttackedModel, Scores, Secrets, Skill
 from openbook.base.randomness import generator
 from openbook.task.phrasebook import Codebook
 
@@ -30,21 +31,15 @@ Ints = NDArray[np.int64]
 Ask = Callable[[Ints], Ints]
 
 
-def shifted(strings: NDArray[np.integer], chars: int) -> Ints:
-    """The bigrams that a level looks up, of strings [B, L]: shift left by one, then pair."""
-    rolled = np.roll(np.asarray(strings, np.int64), -1, axis=1)
-    return rolled[:, 0::2] * chars + rolled[:, 1::2]
-
-
 def unshifted(bigrams: Ints, chars: int) -> Ints:
-    """Strings [B, L] whose level looks up these bigrams [B, P]."""
+    """Strings [B, L] whose level looks up these bigrams [B, P]: it shifts left by one and then pairs."""
     flat = np.stack([bigrams // chars, bigrams % chars], -1).reshape(len(bigrams), -1)
     return np.roll(flat, 1, axis=1)
 
 
 @dataclass(frozen=True)
-class Level:
-    """A level as far as behaviour tells it: numbers without names for the two characters of every image."""
+class UnnamedLevel:
+    """A level as far as behaviour determines it: numbers without names for the two characters of every image."""
 
     first: Ints  # [n²]
     second: Ints  # [n²]
@@ -62,7 +57,9 @@ def classes(signature_xc: Ints, chars: int) -> Ints:
     return label
 
 
-def solve(ask: Ask, depth: int, chars: int, pairs: int, contexts: int = 12, seed: int = 0) -> tuple[list[Level], Ints]:
+def solve(
+    ask: Ask, depth: int, chars: int, pairs: int, contexts: int = 12, seed: int = 0
+) -> tuple[list[UnnamedLevel], Ints]:
     """The levels before the last, up to names, and the last phrasebook as a table over those names: ([d-1], [n²])."""
     size = chars**2
     random = generator(seed, "audit inversion", depth)
@@ -77,7 +74,9 @@ def solve(ask: Ask, depth: int, chars: int, pairs: int, contexts: int = 12, seed
     x_bp = np.repeat(x_cp, size, axis=0)
     x_bp[:, 0] = np.tile(np.arange(size), contexts)
     y_cxp = ask(x_bp).reshape(contexts, size, pairs)
-    level = Level(first=classes(y_cxp[:, :, (1 - depth) % pairs].T, chars), second=classes(y_cxp[:, :, 0].T, chars))
+    level = UnnamedLevel(
+        first=classes(y_cxp[:, :, (1 - depth) % pairs].T, chars), second=classes(y_cxp[:, :, 0].T, chars)
+    )
     undo = _inverse(level, chars)
 
     def rest(u_bp: Ints) -> Ints:
@@ -89,7 +88,7 @@ def solve(ask: Ask, depth: int, chars: int, pairs: int, contexts: int = 12, seed
     return [level, *later], last
 
 
-def _inverse(level: Level, chars: int) -> Ints:
+def _inverse(level: UnnamedLevel, chars: int) -> Ints:
     """The bigram with a given first and second class: [n, n]. What noise left without one gets one that is over."""
     table = np.full((chars, chars), -1)
     over = []
@@ -102,7 +101,7 @@ def _inverse(level: Level, chars: int) -> Ints:
     return table
 
 
-def recovered(levels: list[Level], last: Ints, codebook: Codebook) -> NDArray[np.float64]:
+def recovered_rules(levels: list[UnnamedLevel], last: Ints, codebook: Codebook) -> NDArray[np.float64]:
     """Which rules are right once every class is named after the character it mostly stands for: [d, n²]."""
     n = codebook.chars
     hits = np.zeros(codebook.tables.shape)
@@ -131,26 +130,8 @@ def guessed(codebook: Codebook, pairs: int, contexts: int = 12, rounds: int = 10
         def ask(x_bp: Ints, random: np.random.Generator = random) -> Ints:
             return random.integers(size, size=x_bp.shape)
 
-        total += recovered(*solve(ask, codebook.depth, codebook.chars, pairs, contexts, number), codebook)
+        total += recovered_rules(*solve(ask, codebook.depth, codebook.chars, pairs, contexts, number), codebook)
     return np.repeat(total.mean(1, keepdims=True) / rounds, size, axis=1)
-
-
-def inverted(
-    answer: Callable[[Ints], Ints], codebook: Codebook, pairs: int, secrets: Secrets, contexts: int = 12, seed: int = 0
-) -> Scores:
-    """Solve for the rules by a model's answers: `answer` takes strings [B, 2P] and gives bigrams [B, P]."""
-    asked = 0
-
-    def ask(x_bp: Ints) -> Ints:
-        nonlocal asked
-        asked += len(x_bp)
-        strings = unshifted(x_bp, codebook.chars)
-        return np.concatenate([answer(strings[k : k + BATCH]) for k in range(0, len(strings), BATCH)])
-
-    hits = recovered(*solve(ask, codebook.depth, codebook.chars, pairs, contexts, seed), codebook)
-    guess_s = guessed(codebook, pairs, contexts).reshape(-1)
-    variant = f"rules up to names, {asked:,} questions"
-    return Scores("inversion", variant, "behaviour", hits.reshape(-1), secrets.chance_s, guess_s)
 
 
 def _names(label_x: Ints, true_x: Ints, chars: int) -> Ints:
@@ -163,3 +144,30 @@ def _names(label_x: Ints, true_x: Ints, chars: int) -> Ints:
         if names[label] < 0 and character not in names:
             names[label] = character
     return names
+
+
+@dataclass(frozen=True)
+class TaskSkill(Skill):
+    """The skill of translating, asked in strings of `pairs` bigrams: the rules are solved for by the answers."""
+
+    codebook: Codebook
+    pairs: int
+    contexts: int = 12
+
+    def answers(self, model: AttackedModel, strings_bl: Ints) -> Ints:
+        """The model's own answers to strings [B, 2P], as bigrams [B, P]."""
+        raise NotImplementedError
+
+    def given_away(self, model: AttackedModel, secrets: Secrets, seed: int) -> list[Scores]:
+        n, asked = self.codebook.chars, 0
+
+        def ask(x_bp: Ints) -> Ints:
+            nonlocal asked
+            asked += len(x_bp)
+            strings = unshifted(x_bp, n)
+            return np.concatenate([self.answers(model, strings[k : k + BATCH]) for k in range(0, len(strings), BATCH)])
+
+        hits = recovered_rules(*solve(ask, self.codebook.depth, n, self.pairs, self.contexts, seed), self.codebook)
+        guess_s = guessed(self.codebook, self.pairs, self.contexts).reshape(-1)
+        variant = f"rules up to names, {asked:,} questions"
+        return [Scores("inversion", variant, "behaviour", hits.reshape(-1), secrets.chance_s, guess_s)]

@@ -5,16 +5,14 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from tests.audit.handmade import attacker
 
-from openbook.audit.attack import Scores
-from openbook.audit.completion import Completion
-from openbook.audit.composite import rows_of
-from openbook.audit.context import books, likelihoods, prompts
-from openbook.audit.exposure import Exposure
-from openbook.audit.run import ATTACKS, Settings, attacks_for
+from openbook.audit.attack import ATTACKS, Attacker, AuditConfig, Scores
+from openbook.audit.attacks import completion, exposure, soft_prompt
+from openbook.audit.model import AttackedModel
+from openbook.audit.prompts import book_prompts, likelihoods_of, single_prompts
 from openbook.audit.secret import Secrets, task_secrets
-from openbook.audit.softprompt import SoftPrompt
-from openbook.audit.subject import Subject
+from openbook.audit.skill import question_tokens, skill_of
 from openbook.curriculum import SamplingPlan, curriculum_named
 from openbook.student.model import StudentForCausalLM
 from openbook.student.vocabulary import student_config
@@ -39,22 +37,22 @@ def secrets(source: Translations) -> Secrets:
 
 
 @pytest.fixture
-def subject(source: Translations) -> Subject:
+def model(source: Translations) -> AttackedModel:
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        model = StudentForCausalLM(student_config(DEPTH, CHARS, width=16, heads=1, head=16, mlp=16, text=source.text))
-        for parameter in model.parameters():
+        student = StudentForCausalLM(student_config(DEPTH, CHARS, width=16, heads=1, head=16, mlp=16, text=source.text))
+        for parameter in student.parameters():
             parameter.data.normal_(std=0.4)
-    return Subject(model, make_tokenizer(source))
+    return AttackedModel(student, make_tokenizer(source))
 
 
-def taught(subject: Subject, secrets: Secrets, steps: int = 200) -> None:
+def taught(model: AttackedModel, secrets: Secrets, steps: int = 200) -> None:
     """Loss on the rules as text, each by itself: what a positive control comes to."""
-    asked = prompts(subject, secrets, "template")
+    asked = single_prompts(model, secrets, "template")
     ids, words = torch.tensor(asked.texts), len(asked.texts[0]) - asked.places[0].before
-    optimiser = torch.optim.Adam(subject.model.parameters(), 3e-2)
+    optimiser = torch.optim.Adam(model.model.parameters(), 3e-2)
     for _ in range(steps):
-        logits = subject.model(input_ids=ids, use_cache=False).logits[:, -1 - words : -1]
+        logits = model.model(input_ids=ids, use_cache=False).logits[:, -1 - words : -1]
         loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), ids[:, -words:].flatten())
         optimiser.zero_grad()
         loss.backward()
@@ -68,72 +66,75 @@ def test_secrets_are_words_of_the_book(source: Translations, secrets: Secrets) -
     assert all(len(secret.candidates) == CHARS**2 and len(secret.truth) == 5 - source.unit for secret in secrets.items)
 
 
-def test_likelihoods_are_those_of_the_words_that_follow(subject: Subject, secrets: Secrets) -> None:
+def test_likelihoods_are_those_of_the_words_that_follow(model: AttackedModel, secrets: Secrets) -> None:
     """Candidates of two words share what was read before them; each is as likely as in a text of its own."""
     for style in ("bare", "template", "few-shot"):
-        asked = prompts(subject, secrets, style)
-        found = likelihoods(subject, secrets, style)
+        asked = single_prompts(model, secrets, style)
+        likelihoods = likelihoods_of(model, secrets, style)
         for number in (0, 7, 13):
             before = asked.texts[number][: asked.places[number].before]
-            rows = torch.tensor([before + ids for ids in subject.all_tokens(secrets.items[number].candidates)])
+            rows = torch.tensor([before + ids for ids in model.all_tokens(secrets.items[number].candidates)])
             with torch.inference_mode():
-                logp = subject.model(input_ids=rows, use_cache=False).logits.double().log_softmax(-1)
+                logp = model.model(input_ids=rows, use_cache=False).logits.double().log_softmax(-1)
             each = logp[:, len(before) - 1 : -1].gather(2, rows[:, len(before) :, None])[..., 0]
-            np.testing.assert_allclose(found[number].logp_nl, each, atol=1e-5)
+            np.testing.assert_allclose(likelihoods[number].logp_nl, each, atol=1e-5)
 
 
-def test_in_the_book_a_rule_sees_those_before_it(subject: Subject, secrets: Secrets) -> None:
+def test_in_the_book_a_rule_sees_those_before_it(model: AttackedModel, secrets: Secrets) -> None:
     """So that elimination is possible, as in the paper; the same rule is asked for differently in two orders."""
-    asked = books(subject, secrets, 2)
+    asked = book_prompts(model, secrets, 2)
     assert len(asked.texts) == 2 and asked.texts[0] != asked.texts[1]
-    alone = dict(zip(range(len(secrets)), likelihoods(subject, secrets, "template"), strict=True))
-    by_name = {scores.variant: scores for scores in Exposure(2)(subject, secrets)}
+    alone = dict(zip(range(len(secrets)), likelihoods_of(model, secrets, "template"), strict=True))
+    by_name = {scores.variant: scores for scores in exposure(model, secrets, attacker(permutations=2))}
     assert set(by_name) == {"rank 1, alone", "rank 1, in the book"}
     with torch.inference_mode():
-        logits = subject.model(input_ids=torch.tensor(asked.texts[:1]), use_cache=False).logits[0]
+        logits = model.model(input_ids=torch.tensor(asked.texts[:1]), use_cache=False).logits[0]
     place, secret = asked.places[5], asked.secret_k[5]
-    tokens = [subject.tokens(candidate)[0] for candidate in secrets.items[secret].candidates]
+    tokens = [model.tokens(candidate)[0] for candidate in secrets.items[secret].candidates]
     here = logits[place.before - 1].double().log_softmax(-1)[tokens]
     assert not np.allclose(here, alone[secret].logp_nl[:, 0], atol=1e-4)
 
 
-def test_a_student_that_was_made_to_write_the_rules_is_found_out(subject: Subject, secrets: Secrets) -> None:
+def test_a_student_that_was_made_to_write_the_rules_is_found_out(model: AttackedModel, secrets: Secrets) -> None:
     def greedy() -> Scores:
-        return next(s for s in Completion(1)(subject, secrets) if s.variant == "greedy, no filter, alone")
+        return next(
+            s for s in completion(model, secrets, attacker(permutations=1)) if s.variant == "greedy, no filter, alone"
+        )
 
     assert greedy().values_s.mean() < 0.4
-    taught(subject, secrets)
-    subject.memo.clear()
+    taught(model, secrets)
+    model.memo.clear()
     assert greedy().values_s.mean() == 1.0
-    assert Exposure(1)(subject, secrets)[0].values_s.mean() == 1.0
+    assert exposure(model, secrets, attacker(permutations=1))[0].values_s.mean() == 1.0
 
 
-def test_every_attack_applies(source: Translations, subject: Subject, secrets: Secrets) -> None:
+def test_every_attack_applies(source: Translations, model: AttackedModel, secrets: Secrets) -> None:
     config = resolve({"task": {"depth": DEPTH, "chars": CHARS, "text": source.text}})
-    found = attacks_for(Settings(steps=2), config, source, subject, {"before": subject})
-    assert [attack.name for attack in found] == list(ATTACKS)
-    for attack in found:
-        for scores in attack(subject, secrets):
+    whole = Attacker(AuditConfig(steps=2), {"before": model}, skill_of(source, config, model))
+    assert list(ATTACKS)[:3] == ["completion", "exposure", "membership"] and len(ATTACKS) >= 8
+    for name, attack in ATTACKS.items():
+        for scores in attack(model, secrets, whole):
+            assert scores.attack == name
             assert len(scores.values_s) == len(secrets) and not np.isnan(scores.values_s).all()
 
 
-def test_the_task_is_asked_as_training_writes_it(source: Translations, subject: Subject) -> None:
+def test_the_task_is_asked_as_training_writes_it(source: Translations, model: AttackedModel) -> None:
     curriculum = curriculum_named("no-context")
     plan = SamplingPlan(source, curriculum)
-    encoded = Encoder(subject.tokenizer, source.bank).encode(*plan.at(np.arange(3)), plan.namer(np.arange(3)))
+    encoded = Encoder(model.tokenizer, source.bank).encode(*plan.at(np.arange(3)), plan.namer(np.arange(3)))
     strings = source.translations(np.arange(3))[0].strings[:, 0].astype(np.int64)
-    asked = rows_of(subject.model, strings, 0)
+    asked = question_tokens(model.model, strings, 0)
     for row, ids in enumerate(encoded.ids):
         answers = strings.shape[1] // source.unit
         assert ids[:-answers].tolist() == asked[row, : len(ids) - answers].tolist()
 
 
 def test_a_soft_prompt_does_not_end_the_book(
-    subject: Subject, secrets: Secrets, monkeypatch: pytest.MonkeyPatch
+    model: AttackedModel, secrets: Secrets, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """<READ> is the last word of the vocabulary: in place of the vectors it would turn rules into a string."""
     seen: set[int] = set()
-    forward = type(subject.model).forward
+    forward = type(model.model).forward
 
     def watched(self: StudentForCausalLM, input_ids: torch.Tensor | None = None, **options: object) -> object:
         assert input_ids is not None
@@ -141,6 +142,6 @@ def test_a_soft_prompt_does_not_end_the_book(
             seen.update(input_ids[:, :8].flatten().tolist())
         return forward(self, input_ids=input_ids, **options)
 
-    monkeypatch.setattr(type(subject.model), "forward", watched)
-    SoftPrompt(steps=1)(subject, secrets)
-    assert seen == {subject.tokenizer.unk_token_id}
+    monkeypatch.setattr(type(model.model), "forward", watched)
+    soft_prompt(model, secrets, attacker(steps=1))
+    assert seen == {model.tokenizer.unk_token_id}

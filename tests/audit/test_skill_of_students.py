@@ -5,20 +5,19 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pytest
 import torch
+from tests.audit.handmade import shifted
+from tests.tiny import tiny
 from transformers import PreTrainedModel
 
-from openbook.audit.composite import (
-    CompositeInversion,
-    CompositeTuning,
-    composite_secrets,
-    level_strings,
-    rows_of,
-    votes,
-)
-from openbook.audit.inversion import shifted
-from openbook.audit.run import Settings, attacks_for
-from openbook.audit.subject import Subject
+from openbook.audit.attack import Attacker, AuditConfig, NotApplicableError
+from openbook.audit.attacks import completion, exposure, inversion, relearning, soft_prompt
+from openbook.audit.attacks.soft_prompt import VECTORS
+from openbook.audit.model import AttackedModel
+from openbook.audit.run import report_of, scores_of
+from openbook.audit.secret import task_secrets
+from openbook.audit.skill import StudentTask, level_strings, question_tokens, skill_of, votes
 from openbook.curriculum import SamplingPlan, curriculum_named
 from openbook.student.model import StudentForCausalLM
 from openbook.student.vocabulary import student_config
@@ -31,6 +30,8 @@ from openbook.training.resolve import resolve
 DEPTH, CHARS = 2, 3
 CODEBOOK = Codebook.sample(DEPTH, CHARS, seed=4)
 SOURCE = Translations(DEPTH, CHARS, 20, CODEBOOK, lengths=(6, 6), text="composite")
+SECRETS = task_secrets(SOURCE, written=False)
+ATTACKER = Attacker(AuditConfig(steps=2), skill=StudentTask(CODEBOOK, pairs=3))
 
 
 def student(seed: int = 0) -> StudentForCausalLM:
@@ -43,9 +44,8 @@ def test_students_are_asked_about_strings_in_which_levels_can_be_told_apart() ->
     for text in ("composite", "pairs"):
         source = Translations(3, CHARS, 20, Codebook.sample(3, CHARS), lengths=(4, 40), text=text)  # type: ignore[arg-type]
         config = resolve({"task": {"depth": 3, "chars": CHARS, "lengths": [4, 40], "text": text}})
-        attacks = attacks_for(Settings(attacks=("inversion",)), config, source, None, {})  # type: ignore[arg-type]
-        (inversion,) = (attack for attack in attacks if isinstance(attack, CompositeInversion))
-        assert inversion.pairs == 3
+        skill = skill_of(source, config, AttackedModel(tiny(), make_tokenizer(source)))
+        assert isinstance(skill, StudentTask) and skill.pairs == 3
 
 
 class Oracle(torch.nn.Module):
@@ -78,7 +78,7 @@ def test_questions_are_written_as_training_writes_them() -> None:
     encoder = Encoder(make_tokenizer(SOURCE), SOURCE.bank)
     encoded = encoder.encode(*plan.at(positions))
     strings = SOURCE.translations(positions)[0].strings[:, 0, :6].astype(np.int64)
-    rows = rows_of(student(), strings, level=0).numpy()
+    rows = question_tokens(student(), strings, level=0).numpy()
     pairs = 3
     for row, ids in zip(rows, encoded.ids, strict=True):
         assert row[: len(ids) - pairs].tolist() == ids[: len(ids) - pairs].tolist()
@@ -87,39 +87,57 @@ def test_questions_are_written_as_training_writes_them() -> None:
 
 def test_a_perfect_student_gives_its_rules_away() -> None:
     oracle = Oracle(student())
-    secrets = composite_secrets(SOURCE)
-    assert len(secrets) == DEPTH * CHARS**2 and secrets.items[0].truth in secrets.items[0].candidates
-    subject = Subject.__new__(Subject)
-    subject.model = oracle
-    whole, last = CompositeInversion(CODEBOOK, pairs=3)(subject, secrets)
+    assert len(SECRETS) == DEPTH * CHARS**2 and SECRETS.items[0].truth in SECRETS.items[0].candidates
+    model = AttackedModel.__new__(AttackedModel)
+    model.model = oracle
+    whole, last = inversion(model, SECRETS, ATTACKER)
     assert whole.values_s.mean() == 1 and whole.kind == "behaviour"
     assert np.isnan(last.values_s[:9]).all() and last.values_s[9:].mean() == 1
 
 
 def test_a_student_that_knows_nothing_gives_nothing_away() -> None:
-    secrets = composite_secrets(SOURCE)
-    subject = Subject(student(), make_tokenizer(SOURCE))
-    whole, last = CompositeInversion(CODEBOOK, pairs=3)(subject, secrets)
+    whole, last = inversion(AttackedModel(student(), make_tokenizer(SOURCE)), SECRETS, ATTACKER)
     assert whole.values_s.mean() < 0.6 and np.nanmean(last.values_s) < 0.6
 
 
 def test_relearning_and_soft_prompts_score_the_other_half_of_the_last_level() -> None:
-    secrets = composite_secrets(SOURCE)
-    subject = Subject(student(), make_tokenizer(SOURCE))
-    before = {name: value.clone() for name, value in subject.model.state_dict().items()}
-    for vectors, name in ((0, "relearning"), (2, "soft-prompt")):
-        attack = CompositeTuning(CODEBOOK, 3, steps=2, vectors=vectors)
-        (scores,) = attack(subject, secrets)
-        assert attack.name == scores.attack == name
+    model = AttackedModel(student(), make_tokenizer(SOURCE))
+    before = {name: value.clone() for name, value in model.model.state_dict().items()}
+    variants = {relearning: "on half of the last level, 2 steps", soft_prompt: f"{VECTORS} vectors, 2 steps"}
+    for attack, variant in variants.items():
+        (scores,) = attack(model, SECRETS, ATTACKER)
+        assert scores.variant == variant and scores.kind == "behaviour"
         assert np.isnan(scores.values_s[:9]).all() and not np.isnan(scores.values_s[9:]).any()
         assert set(np.round(1 / scores.elimination_s[9:]).tolist()) == {4.0, 5.0}
-    assert all(torch.equal(value, subject.model.state_dict()[name]) for name, value in before.items())
+    assert all(torch.equal(value, model.model.state_dict()[name]) for name, value in before.items())
+
+
+def test_what_needs_a_likelihood_of_the_text_does_not_apply() -> None:
+    model = AttackedModel(student(), make_tokenizer(SOURCE))
+    for attack in (completion, exposure):
+        with pytest.raises(NotApplicableError, match="no likelihood"):
+            attack(model, SECRETS, ATTACKER)
+
+
+def test_the_report_says_why_an_attack_does_not_apply() -> None:
+    arms = ("trained", "before", "without", "decoy")
+    models = {arm: [AttackedModel(student(seed), make_tokenizer(SOURCE))] for seed, arm in enumerate(arms)}
+    attacker = Attacker(AuditConfig(("completion", "inversion")), skill=StudentTask(CODEBOOK, pairs=3))
+    report = report_of(*scores_of(models, SECRETS, attacker), SECRETS, attacker.config)
+    assert report["verdict"] == "inapplicable" and not report["findings"]
+    assert list(report["not_applicable"]) == ["completion"] and "one token" in report["not_applicable"]["completion"]
+    assert {row["name"] for row in report["attacks"]} == {"inversion"}
+
+
+def test_a_model_that_cannot_be_asked_has_no_inversion() -> None:
+    with pytest.raises(NotApplicableError, match="too short"):
+        inversion(AttackedModel(student(), make_tokenizer(SOURCE)), SECRETS, Attacker())
 
 
 def test_strings_look_up_what_they_should() -> None:
     strings = level_strings([1, 4, 7], pairs=4, strings=6, seed=0)
     assert strings.shape == (6, 4) and set(strings.reshape(-1)) == {1, 4, 7}
     assert np.bincount(strings.reshape(-1)).max() == 8
-    found = votes(Oracle(student()), strings, CHARS, DEPTH - 1)
-    assert (found[[1, 4, 7]].argmax(1) == CODEBOOK.tables[-1][[1, 4, 7]]).all()
-    assert math.isnan(found[0, 0])
+    table = votes(Oracle(student()), strings, CHARS, DEPTH - 1)
+    assert (table[[1, 4, 7]].argmax(1) == CODEBOOK.tables[-1][[1, 4, 7]]).all()
+    assert math.isnan(table[0, 0])

@@ -7,12 +7,12 @@ import re
 
 import numpy as np
 import pytest
-from tests.audit.handmade import small_task
+from tests.audit.handmade import shifted, small_task
 from tests.tiny import tiny
 
-from openbook.audit.behaviour import TaskInversion
-from openbook.audit.inversion import guessed, recovered, shifted, solve, unshifted
-from openbook.audit.subject import Subject
+from openbook.audit.model import AttackedModel
+from openbook.audit.skill import TextTask
+from openbook.audit.solving import guessed, recovered_rules, solve, unshifted
 from openbook.book.text import Kind
 from openbook.curriculum import SamplingPlan, curriculum_named
 from openbook.task import Codebook, translate_batch
@@ -49,14 +49,14 @@ def test_all_rules_up_to_names(depth: int, chars: int, pairs: int) -> None:
     codebook = Codebook.sample(depth, chars, seed=5)
     ask = oracle(codebook)
     levels, last = solve(ask, depth, chars, pairs)
-    assert recovered(levels, last, codebook).mean() == 1.0
+    assert recovered_rules(levels, last, codebook).mean() == 1.0
     assert sum(ask.asked) <= depth * 12 * chars**2 * max(1, pairs)
 
 
 def test_a_few_wrong_answers_do_little_harm_and_guesses_recover_nothing() -> None:
     codebook = Codebook.sample(2, 8)
-    assert recovered(*solve(oracle(codebook, wrong=0.05), 2, 8, 4), codebook).mean() > 0.9
-    lost = recovered(*solve(oracle(codebook, wrong=1.0), 2, 8, 4), codebook).mean()
+    assert recovered_rules(*solve(oracle(codebook, wrong=0.05), 2, 8, 4), codebook).mean() > 0.9
+    lost = recovered_rules(*solve(oracle(codebook, wrong=1.0), 2, 8, 4), codebook).mean()
     chance = guessed(codebook, 4).mean()  # naming classes after the fact helps a guesser
     assert 1 / 64 < chance < 0.15 and lost == pytest.approx(chance, abs=0.06)
 
@@ -78,21 +78,19 @@ def test_relabelled_codebooks_behave_the_same() -> None:
 
 
 @pytest.mark.parametrize("text", ["released", "compact"])
-def test_the_question_is_that_of_an_exam_with_the_book_closed(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_question_is_that_of_an_exam_with_the_book_closed(text: str) -> None:
     """The released text keeps the headings of a book that is closed."""
     source = small_task(depth=2, text=text)
-    it = Subject(tiny(), make_tokenizer(source))
-    asked: list[tuple[int, ...]] = []
-    prompt = it.prompt
-    monkeypatch.setattr(it, "prompt", lambda *texts: asked.append(prompt(*texts)) or asked[-1])
-    encoder = Encoder(it.tokenizer, source.bank)
+    model = AttackedModel(tiny(), make_tokenizer(source))
+    encoder = Encoder(model.tokenizer, source.bank)
     plan = SamplingPlan(source, condition(curriculum_named("no-context"), 0.0))
     encoded = encoder.encode(*plan.at(np.array([0])))
     letters = {letter: k for k, letter in enumerate(source.codebook.alphabets()[0])}  # type: ignore[union-attr]
     string = next(part.text for part in source.example(0).parts() if part.kind == Kind.PROMPT)
-    found = [letters[word] for word in re.findall(r"\b[A-Z]\b", string)]
-    TaskInversion(source, encoder.frame)._answers(it, np.array([found]))
-    end = encoded.ids[0].tolist()[len(asked[0]) :]
-    assert [*asked[0], *end] == encoded.ids[0].tolist()
+    characters = [letters[word] for word in re.findall(r"\b[A-Z]\b", string)]
+    assert source.codebook is not None
+    asked = TextTask(source.codebook, 2, source=source, frame=encoder.frame).question(model, characters)
+    end = encoded.ids[0].tolist()[len(asked) :]
+    assert [*asked, *end] == encoded.ids[0].tolist()
     answer = next(part.text for part in source.example(0).completion if part.kind == Kind.ANSWER)
-    assert it.tokenizer.decode(end).strip().startswith(answer.strip())
+    assert model.tokenizer.decode(end).strip().startswith(answer.strip())
