@@ -29,10 +29,11 @@ from openbook.audit.secret import all_pieces, answer_of
 from openbook.audit.solving import BATCH, Ints, TaskSkill, unshifted
 from openbook.audit.tuning import Practice
 from openbook.base.randomness import generator
-from openbook.book.shelf import CODE, Source
+from openbook.book.shelf import CODE, 
+from openbook.book.source import Source
 from openbook.book.text import Kind
 from openbook.curriculum import Curriculum, SamplingPlan
-from openbook.task.source import Translations
+from openbook.task.source import Translations, as_translations
 from openbook.training.chat import Frame
 from openbook.training.config import RunConfig
 from openbook.training.encode import Encoder
