@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 
+from openbook.base.jobs import Event
 from openbook.cli import main
 from openbook.figures.charts import Chart
 from openbook.figures.svg import file_svg
-from openbook.paper import select
+from openbook.paper import EXPERIMENTS, reproduce
+from openbook.paper.reproduce import JobProgress
 from openbook.training.folder import RunFolder
 
 EXECUTABLE = [sys.executable, "-m", "openbook.cli"]
@@ -75,16 +77,18 @@ def test_finished_experiments_are_published_and_others_named(
     assert stored["command"] == "openbook reproduce surrogate-dynamics --scale smoke"
     rows = sorted((tmp_path / "out" / "rows" / "surrogate-dynamics").glob("*.json"))
     assert sorted(map(str, stored["units"])) == sorted(str(json.loads(path.read_text())) for path in rows)
-    (experiment,) = select(["surrogate-dynamics"])
+    experiment = EXPERIMENTS["surrogate-dynamics"]
     (chart,) = (
         c for c in experiment.draw([r for u in stored["units"] for r in u["rows"]]) if c.name == experiment.name
     )
     assert isinstance(chart, Chart) and (shown / "surrogate-dynamics.svg").read_text() == file_svg(chart)
     key = f"surrogate-dynamics {rows[0].stem}"
-    monkeypatch.setattr("openbook.cli.reproduce._carry_out", lambda *_: {key: "broke"})  # its old rows are there
+    monkeypatch.setattr(  # its old rows are there
+        reproduce, "run_missing", lambda jobs, *_: [(Event("failed", key), JobProgress(jobs, 1, failed={key: "broke"}))]
+    )
     again, _ = told(*CHEAP, "--out", tmp_path / "out", "--again", "--publish", shown)
     assert again["not_published"] == ["surrogate-dynamics"] and len(again["published"]) == 1
-    monkeypatch.setattr("openbook.cli.reproduce._carry_out", lambda *_: {})  # as if nothing could be done
+    monkeypatch.setattr(reproduce, "run_missing", lambda *_: [])  # as if nothing could be done
     rows[0].unlink()
     before = (shown / "surrogate-dynamics.json").read_bytes()
     main([*CHEAP, "--out", str(tmp_path / "out"), "--publish", str(shown)])

@@ -12,7 +12,8 @@ file outside the package registers things the same way; `load_plugin` runs it.
 from __future__ import annotations
 
 import importlib
-import runpy
+import importlib.util
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -63,13 +64,24 @@ class Registry(Mapping[str, T]):
         return len(self._entries)
 
 
+LOADED_PLUGINS: list[Path] = []  # worker processes load them too
+
+
 def load_plugin(path: Path) -> None:
-    """Run a Python file of the user's, which registers what it defines."""
+    """Import a Python file of the user's, which registers what it defines."""
+    if path in LOADED_PLUGINS:
+        return
     if not path.is_file():
         raise InputError(f"--plugin {path}: there is no such file")
+    name = f"openbook_plugin_{len(LOADED_PLUGINS)}"  # by which its functions are found again in worker processes
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise InputError(f"--plugin {path}: a plugin is a Python file, and its name ends in .py")
+    sys.modules[name] = module = importlib.util.module_from_spec(spec)
     try:
-        runpy.run_path(str(path), run_name="openbook_plugin")
+        spec.loader.exec_module(module)
     except InputError:
         raise
-    except Exception as error:  # whatever the user's code raises is theirs to mend
+    except Exception as error:  # whatever the user's code raises is for the user to mend
         raise InputError(f"--plugin {path}: {type(error).__name__}: {error}") from error
+    LOADED_PLUGINS.append(path)

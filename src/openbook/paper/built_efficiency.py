@@ -17,7 +17,7 @@ GUESS = 0.05
 NAMES = ("anneal", "fixed:0.2", "no-context", "no-dropout", "wrong-context")
 
 
-def configs(scale: Scale) -> list[Unit]:
+def units(scale: Scale) -> list[Unit]:
     chars, samples, seeds, depth, rate = {
         "smoke": ((3,), (64,), (0,), 2, 0.01),
         "laptop": ((8,), (1000, 3000, 10_000), (0,), 5, 0.0005),
@@ -110,7 +110,7 @@ EXPERIMENT = Experiment(
     paper="Figure 2, with the model of appendix H",
     story="The hand-built transformer can read any codebook from the start, so the paper's main figure can be had at "
     "its own task size without any pre-training: five levels, the paper's curricula, one epoch.",
-    configs=configs,
+    units=units,
     run=run,
     draw=draw,
     claims=claims,

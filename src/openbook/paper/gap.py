@@ -19,7 +19,7 @@ ARMS = {
 ORDER = 2.0  # an arm with context may grow like d to this power at most to count as polynomial with a small exponent
 
 
-def configs(scale: Scale) -> list[Unit]:
+def units(scale: Scale) -> list[Unit]:
     if scale == "smoke":
         return [Unit({"chars": 2, "depth": 2, "seeds": 6, "budget": 8000, "seed": 0}, seconds=3.0)]
     if scale == "laptop":
@@ -142,7 +142,7 @@ EXPERIMENT = Experiment(
     "with it a polynomial one. On tasks small enough that the hopeless way still works, both can be measured: the "
     "surrogate model learns random codebooks with the book in its context and without, and what is counted is the "
     "input it needed.",
-    configs=configs,
+    units=units,
     run=run,
     draw=draw,
     claims=claims,

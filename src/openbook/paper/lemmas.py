@@ -14,7 +14,7 @@ SLOW = ("decay-deep", "gradient-without-context")  # most of the time of all che
 SMOKE = ("bijection-count", "correlation-pair", "icl-capability")
 
 
-def configs(scale: Scale) -> list[Unit]:
+def units(scale: Scale) -> list[Unit]:
     from openbook.theory.lemmas import CHECKS
 
     if scale == "smoke":
@@ -134,7 +134,7 @@ EXPERIMENT = Experiment(
     story="Without the book, learning a codebook from inputs and outputs takes a number of samples exponential in the "
     "depth; with it, polynomial. Every lemma on the way is checked by machine: exhaustively where there are few "
     "cases, by exact counting or algebra where there are many, by sampling with an interval where nothing else goes.",
-    configs=configs,
+    units=units,
     run=run,
     draw=draw,
     claims=claims,

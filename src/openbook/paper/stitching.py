@@ -17,7 +17,7 @@ NEAR = 1  # layers by which the end of storing and the start of reading may diff
 NAMES = ("anneal", "fixed:0.2")
 
 
-def configs(scale: Scale) -> list[Unit]:
+def units(scale: Scale) -> list[Unit]:
     if scale == "smoke":
         return []  # a student that cannot read cannot be stitched with
     if scale == "paper":
@@ -27,7 +27,7 @@ def configs(scale: Scale) -> list[Unit]:
         }
         grid = [(name, n, llama(name, n, 8)) for name in NAMES for n in sizes[name]]
         return [
-            Unit({"curve": name, "samples": n, "exam": 20, "learned": [spec], "readers": [spec["reader"]]}, 7200.0)
+            Unit({"curve": name, "samples": n, "exam": 20, "learned": [spec], "readers": [spec.reader]}, 7200.0)
             for name, n, spec in grid
         ]
     sizes_of = (1000, 2000, 4000) if scale == "laptop" else (1000, 2000, 4000, 8000, 16_000, 32_000)
@@ -250,7 +250,7 @@ EXPERIMENT = Experiment(
     "from the trained model, the others from the reader it started from. One phrasebook is missing from the "
     "context, so only the exchanged layers can know it. The smallest run of layers that brings the accuracy back tells "
     "where that phrasebook is kept.",
-    configs=configs,
+    units=units,
     run=run,
     draw=draw,
     claims=claims,
