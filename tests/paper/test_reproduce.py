@@ -160,7 +160,7 @@ def test_a_reader_that_cannot_read_is_not_used_however_often_one_asks(tmp_path: 
     config = models.reader_config("student-3-4").model_dump(mode="json")
     made = RunFolder.create(tmp_path / "student-3-4", config, {})
     made.finish({"capable": False, "accuracy": {"open_book": 0.4}})
-    job = ReaderJob("reader", reading_seconds("student-3-4"), models, "student-3-4")
+    job = ReaderJob("reader", reading_seconds("student-3-4"), (), models, "student-3-4")
     assert made.finished and not job.done()
     made.finish({"capable": True, "accuracy": {"open_book": 1.0}})
     assert job.done()
@@ -180,11 +180,13 @@ def test_what_was_made_with_settings_that_changed_since_is_refused_and_its_rows_
     assert models.taught(model) and models.reads("student-5-8")
     before = _row_paths(tmp_path)
     monkeypatch.setitem(PRESETS, "patient", {**PRESETS["patient"], "lean": 3.0})
-    with pytest.raises(InputError, match=r"made with other settings .*curriculum.lean was 6.0, is 3.0"):
+    with pytest.raises(InputError, match=r"with other settings: curriculum.lean was 6.0, is 3.0"):
         models.taught(model)
     shape = {"task.depth": 5, "task.chars": 8}
     monkeypatch.setattr("openbook.paper.models.reading_task", lambda name: {**shape, "reading.ends": 0.125})
-    with pytest.raises(InputError, match=r"student-5-8 was made with other settings .*reading.ends was None, is 0.125"):
+    with pytest.raises(
+        InputError, match=r"student-5-8 is finished, but with other settings: reading.ends was None, is 0.125"
+    ):
         models.reads("student-5-8")
     changed = _row_paths(tmp_path)
     assert {name for name in before if before[name] != changed[name]} == {"anneal", "wrong-context", "no-icl"}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shlex
 import signal
 import webbrowser
 from collections.abc import Callable, Iterator
@@ -178,24 +177,13 @@ def _list(planned: Reproduction, json: bool) -> int:
 
 
 def _dry_run(planned: Reproduction, again: bool, json: bool) -> int:
-    """Check the config of every model, and show the commands that make them."""
-    from openbook.paper.models import reader_flags
-    from openbook.paper.reproduce import ReaderJob, TeachJob
+    """Show what would run. The config of every model was checked by planning it."""
+    from openbook.paper.reproduce import RowsJob
 
     jobs = []
     for job in planned.missing(again):
-        entry: dict[str, Any] = {"job": str(job), "cpu_seconds": job.weight, "needs": list(job.needs)}
-        if isinstance(job, TeachJob):
-            planned.models.config(job.model)  # refused now rather than after hours
-            model, words = job.model, ["openbook", "learn"]
-            words += ["--config", model.base] if model.base else []
-            words += ["--model", str(planned.models.reader(model.reader))] if model.reader else []
-            words += [word for key, value in model.settings.items() for word in ("--set", f"{key}={value}")]
-            entry["command"] = shlex.join([*words, "--out", str(planned.models.place(model))])
-        elif isinstance(job, ReaderJob):
-            folder = str(planned.models.folder / job.name)
-            entry["command"] = shlex.join(["openbook", "prepare", *reader_flags(job.name), "--out", folder])
-        jobs.append(entry)
+        command = {} if isinstance(job, RowsJob) else {"command": job.command()}
+        jobs.append({"job": str(job), "cpu_seconds": job.weight, "needs": list(job.needs), **command})
     if json:
         emit_json({"scale": planned.scale, "out": str(planned.out), "jobs": jobs})
         return 0

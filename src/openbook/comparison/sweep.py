@@ -128,18 +128,20 @@ def status(member: Member) -> dict[str, Any]:
     return {**row, "status": "unfinished" if member.folder.exists() else "missing"}
 
 
-def _check_same(member: Member) -> None:
-    """Refuse a finished run that had another config: its row would be taken for one of this sweep."""
-    run = RunFolder(member.folder)
-    if not run.finished:
-        return
+def changed_settings(run: RunFolder, config: RunConfig) -> list[str]:
+    """How the settings of a run differ from a config."""
     made_with = validated(RunConfig, run.read("config.json"))
-    changes = differences(made_with.model_dump(mode="json"), member.config.model_dump(mode="json"))
-    if changes:
+    return differences(made_with.model_dump(mode="json"), config.model_dump(mode="json"))
+
+
+def finished_as(run: RunFolder, config: RunConfig) -> bool:
+    """Whether a run is finished. One with other settings is refused: it would be taken for what was asked."""
+    if run.finished and (changes := changed_settings(run, config)):
         raise InputError(
-            f"{member.folder} is finished, but with other settings: {'; '.join(changes[:4])}. Name another folder with "
+            f"{run.folder} is finished, but with other settings: {'; '.join(changes[:4])}. Name another folder with "
             "--out, or remove it"
         )
+    return run.finished
 
 
 def run_sweep(
@@ -154,18 +156,15 @@ def run_sweep(
     if jobs < 1:
         raise InputError(f"--jobs is {jobs}: use at least 1")
     planned = members(sweep, folder)
-    for member in planned:
-        _check_same(member)
+    done = [member for member in planned if finished_as(RunFolder(member.folder), member.config)]
     folder.mkdir(parents=True, exist_ok=True)
     with RunFolder(folder).lock():  # two calls would train the same runs
         write_json(folder / "sweep.json", sweep.model_dump(mode="json"))
         launcher = _launcher(folder, executor, options or {})
         threads = max(1, (os.cpu_count() or 1) // jobs) if executor == "local" else 0
-        waiting = [member for member in planned if status(member)["status"] != "done"]
-        for member in planned:
-            if member not in waiting:
-                on_end(status(member))
-        _train_all(launcher, waiting, jobs, threads, on_end)
+        for member in done:
+            on_end(status(member))
+        _train_all(launcher, [member for member in planned if member not in done], jobs, threads, on_end)
         rows = [status(member) for member in planned]
         write_json(folder / "table.json", rows)
     return rows

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from openbook.base.errors import InputError
-from openbook.base.files import differences, file_hash
+from openbook.base.files import file_hash
 from openbook.paper.experiment import TaughtModel
 from openbook.training.folder import RunFolder
 from openbook.training.shipped import shipped_readers
@@ -108,9 +108,10 @@ class Models:
 
     def made_by(self, name: str) -> str:
         """The command that makes a reader, as far as it is known, and its weights."""
-        path, weights = self.reader(name), self.identity(name)
-        run = RunFolder(path)
-        if not run.finished or _changes(run, self.reader_config(name)):
+        from openbook.comparison.sweep import changed_settings
+
+        run, weights = RunFolder(self.reader(name)), self.identity(name)
+        if not run.finished or changed_settings(run, _as_made(run, self.reader_config(name))):
             return f"its weights are {weights}"
         return f"openbook prepare {' '.join(reader_flags(name))} (its weights are {weights})"
 
@@ -128,7 +129,10 @@ class Models:
 
     def taught(self, model: TaughtModel) -> bool:
         """Whether a taught model is there. One that was made with other settings is refused."""
-        return _finished_as(self.place(model), self.config(model))
+        from openbook.comparison.sweep import finished_as
+
+        run = RunFolder(self.place(model))
+        return finished_as(run, _as_made(run, self.config(model)))
 
     def taught_at(self, model: TaughtModel) -> dict[str, Any] | None:
         """The commit that taught a model, from its run: the one that measures its rows may be a later one."""
@@ -137,10 +141,11 @@ class Models:
 
     def reads(self, name: str) -> bool:
         """Whether a reader was made here and can read; its course may have ended without success."""
-        folder = self.folder / name
-        return _finished_as(folder, self.reader_config(name)) and bool(
-            RunFolder(folder).read("result.json").get("capable", True)
-        )
+        from openbook.comparison.sweep import finished_as
+
+        run = RunFolder(self.folder / name)
+        made = finished_as(run, _as_made(run, self.reader_config(name)))
+        return made and bool(run.read("result.json").get("capable", True))
 
     def config(self, model: TaughtModel) -> RunConfig:
         """The config of the run that teaches a model."""
@@ -192,30 +197,18 @@ def _train(config: RunConfig, folder: Path, report: Report) -> dict[str, Any]:
     return start_or_resume(config, folder, bar)
 
 
-def _finished_as(folder: Path, config: RunConfig) -> bool:
-    """Whether a run is finished. One with another config is refused: it would be taken for what is asked."""
-    run = RunFolder(folder)
-    if run.finished and (changes := _changes(run, config)):
-        raise InputError(
-            f"{folder} was made with other settings than it would be now: {'; '.join(changes[:4])}. Name another "
-            "folder with --out, or remove it"
-        )
-    return run.finished
-
-
-def _changes(run: RunFolder, config: RunConfig) -> list[str]:
-    """How the settings of a run differ from a config, wherever its model lies.
-
-    A reading course has settings of its own and does not look at those of `training`.
-    """
+def _as_made(run: RunFolder, config: RunConfig) -> RunConfig:
+    """A config with what may differ as a run has it: where its model lies, and for a reading course `training`."""
     from openbook.training.config import RunConfig
     from openbook.training.settings import validated
 
+    if not run.finished:
+        return config
     made_with = validated(RunConfig, run.read("config.json"))
-    moved = config.model_copy(update={"model": config.model.model_copy(update={"path": made_with.model.path})})
-    left_out = {"training"} if config.reading is not None else set()
-    before, now = (each.model_dump(mode="json", exclude=left_out) for each in (made_with, moved))
-    return differences(before, now)
+    same = {"model": config.model.model_copy(update={"path": made_with.model.path})}
+    return config.model_copy(
+        update={**same, **({"training": made_with.training} if config.reading is not None else {})}
+    )
 
 
 def weights_of(path: Path) -> Path:

@@ -8,6 +8,7 @@ call again does nothing, and an interrupted one goes on: trainings from their ch
 from __future__ import annotations
 
 import os
+import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -18,7 +19,7 @@ from openbook.base.errors import InputError
 from openbook.base.jobs import Event, Job, run_jobs
 from openbook.paper import select
 from openbook.paper.experiment import SCALES, Experiment, Rows, Scale, TaughtModel, Unit
-from openbook.paper.models import Models, label, name_of, reading_seconds, teaching_seconds
+from openbook.paper.models import Models, label, name_of, reader_flags, reading_seconds, teaching_seconds
 from openbook.paper.results import Results, is_done, read_results, unit_name, unit_path, write_unit
 from openbook.report.claims import Claim
 from openbook.training.folder import RunFolder
@@ -28,14 +29,20 @@ Report = Callable[[float, str], None]
 
 
 @dataclass(frozen=True)
-class ReaderJob:
-    """Teach a model to read."""
+class PlannedJob:
+    """Something to be done for a reproduction, with the jobs that it needs."""
 
     key: str
     weight: float
+    needs: tuple[str, ...]
     models: Models
+
+
+@dataclass(frozen=True)
+class ReaderJob(PlannedJob):
+    """Teach a model to read."""
+
     name: str
-    needs: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"teach {self.name} to read"
@@ -46,16 +53,17 @@ class ReaderJob:
     def perform(self, report: Report) -> None:
         self.models.make_reader(self.name, report)
 
+    def command(self) -> str:
+        return shlex.join(
+            ["openbook", "prepare", *reader_flags(self.name), "--out", str(self.models.folder / self.name)]
+        )
+
 
 @dataclass(frozen=True)
-class TeachJob:
+class TeachJob(PlannedJob):
     """Teach a reader a codebook."""
 
-    key: str
-    weight: float
-    models: Models
     model: TaughtModel
-    needs: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"teach: {label(self.model)}{_details([self.model])}"
@@ -66,20 +74,23 @@ class TeachJob:
     def perform(self, report: Report) -> None:
         self.models.teach(self.model, report)
 
+    def command(self) -> str:
+        model, words = self.model, ["openbook", "learn"]
+        words += ["--config", model.base] if model.base else []
+        words += ["--model", str(self.models.reader(model.reader))] if model.reader else []
+        words += [word for key, value in model.settings.items() for word in ("--set", f"{key}={value}")]
+        return shlex.join([*words, "--out", str(self.models.place(model))])
+
 
 @dataclass(frozen=True)
-class RowsJob:
+class RowsJob(PlannedJob):
     """Measure the rows of a unit and keep them."""
 
-    key: str
-    weight: float
-    models: Models
     experiment: str
     scale: Scale
     unit: Unit
     path: Path
     measure: Callable[[dict[str, Any], Models], Rows]
-    needs: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.experiment}: {self.path.stem.rpartition('-')[0]}{_details(self.unit.learned)}"
@@ -114,6 +125,9 @@ def _details(models: Sequence[TaughtModel]) -> str:
     return f" ({', '.join(words)})" if words else ""
 
 
+AnyJob = ReaderJob | TeachJob | RowsJob
+
+
 @dataclass(frozen=True)
 class Reproduction:
     """Experiments at a scale, and all jobs that their rows need; a job comes after those that it needs."""
@@ -122,11 +136,11 @@ class Reproduction:
     scale: Scale
     out: Path
     models: Models
-    jobs: list[ReaderJob | TeachJob | RowsJob]
+    jobs: list[AnyJob]
 
-    def missing(self, again: bool = False) -> list[ReaderJob | TeachJob | RowsJob]:
+    def missing(self, again: bool = False) -> list[AnyJob]:
         """The jobs that are not done, or with `again` all rows. A model is made only for rows that are missing."""
-        missing: list[ReaderJob | TeachJob | RowsJob] = []
+        missing: list[AnyJob] = []
         needed: set[str] = set()
         for job in reversed(self.jobs):
             asked = again or not job.done() if isinstance(job, RowsJob) else job.key in needed and not job.done()
@@ -190,23 +204,22 @@ def plan_reproduction(
         reader = located(reader)
         _check_reader(reader, {name for _, unit in units for name in unit.readers})
     models = Models(out / "models", reader)
-    jobs: dict[str, ReaderJob | TeachJob | RowsJob] = {}
+    jobs: dict[str, AnyJob] = {}
     for experiment, unit in units:
         needs = []
         for name in unit.readers:
             if models.reader_at_hand(name) is None:
                 needs.append(key := f"reader {name}")
-                jobs.setdefault(key, ReaderJob(key, reading_seconds(name), models, name))
+                jobs.setdefault(key, ReaderJob(key, reading_seconds(name), (), models, name))
         for model in unit.learned:
             needs.append(key := f"teach {models.place(model).name}")
             needed = tuple(need for need in (f"reader {model.reader}",) if need in jobs)
-            jobs.setdefault(key, TeachJob(key, teaching_seconds(model), models, model, needed))
+            jobs.setdefault(key, TeachJob(key, teaching_seconds(model), needed, models, model))
         identity = [*map(models.identity, unit.readers), *map(models.meaning, unit.learned)]
         path = unit_path(out, experiment.name, unit_name(unit, experiment.version, identity))
         key = f"{experiment.name} {path.stem}"
-        jobs[key] = RowsJob(
-            key, unit.seconds, models, experiment.name, scale, unit, path, experiment.run, tuple(dict.fromkeys(needs))
-        )
+        unique = tuple(dict.fromkeys(needs))
+        jobs[key] = RowsJob(key, unit.seconds, unique, models, experiment.name, scale, unit, path, experiment.run)
     return Reproduction(experiments, scale, out, models, list(jobs.values()))
 
 

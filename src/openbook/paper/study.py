@@ -45,7 +45,20 @@ AXES = {
     "samples": Axis("different samples", "log", "si"),
     "seen": Axis("samples seen, repeated ones counted", "log", "si"),
 }
-FORMATS = {"samples": ",", "rate": "g", "others": ".0%"}
+COLUMNS = {  # of the table: header and format; other columns of a study have their own name
+    "samples": ("samples", ","),
+    "rate": ("rate", "g"),
+    "others": ("unused rules shown", ".0%"),
+    "seed": ("seed", ""),
+    "accuracy": ("book closed", ".1%"),
+    "low": ("from", ".1%"),
+    "high": ("to, at 95 %", ".1%"),
+    "open_book": ("book open", ".1%"),
+    "last_loss": ("loss at the end", ".3f"),
+    "tokens": ("tokens", ","),
+    "cpu_seconds": ("CPU seconds", ",.0f"),
+}
+MEASURED = ("seed", "accuracy", "low", "high", "open_book", "last_loss", "tokens", "cpu_seconds")
 
 
 class RunLine(Strict):
@@ -68,7 +81,7 @@ class StudyPanel(Strict):
     title: str
     x: str
     y: str = "accuracy"
-    samples: list[int] = Field(default_factory=list)  # only runs of these sizes
+    samples: list[int] = Field(default_factory=list)  # only runs of these sizes; empty: all
 
 
 class StudyClaims(Strict):
@@ -92,7 +105,7 @@ class Study(Strict):
     columns: dict[str, str] = Field(default_factory=dict)  # column -> dotted setting of the run
     series: list[str] = Field(
         default_factory=lambda: ["curve"]
-    )  # runs that agree in these columns are one curve of the chart
+    )  # columns that tell one curve of the chart from another
     only: dict[str, Any] = Field(default_factory=dict)  # runs that are drawn and judged, by columns; the table has all
     panels: list[StudyPanel] = Field(default_factory=list)  # none: the charts of the main figure
     note: str = ""
@@ -117,14 +130,15 @@ class Study(Strict):
         if not rows:
             return []
         shown, table = self._shown(rows), self._table(rows)
+        if not shown:
+            return [table]
         if not self.panels:
             return [*draw(shown, self.name, self.note), table]
         best = [max(runs, key=lambda row: row["accuracy"]) for _, runs in self._series_of(shown)]
         ends = "; ".join(f"{self._name(row)} {row['accuracy']:.0%}{self._where(row)}" for row in best)
-        panels = [drawn for panel in self.panels if (drawn := self._panel(panel, shown)).series]
         alt = f"Accuracy with the book closed, the best run of each: {ends}."
-        chart = Chart(self.name, f"{self.title}, MLT({rows[0]['depth']}, {rows[0]['chars']})", alt, panels, self.note)
-        return [chart, table] if panels else [table]
+        title = f"{self.title}, MLT({rows[0]['depth']}, {rows[0]['chars']})"
+        return [Chart(self.name, title, alt, [self._panel(panel, shown) for panel in self.panels], self.note), table]
 
     def judge(self, rows: Rows) -> list[Claim]:
         if self.claims is None:
@@ -148,19 +162,16 @@ class Study(Strict):
             yield name, list(runs)
 
     def _name(self, row: dict[str, Any]) -> str:
-        words = [CURVES[row["curve"]].label]
-        return ", ".join([*words, *(f"{row[key]:{FORMATS.get(key, '')}} {key}" for key in self.series[1:])])
+        return ", ".join([CURVES[row["curve"]].label, *(f"{_cell(row, key)} {key}" for key in self.series[1:])])
 
     def _where(self, row: dict[str, Any]) -> str:
         x = self.panels[0].x
-        return f" at {row[x]:{FORMATS.get(x, '')}} {x}" if x in row and x not in self.series else ""
+        return f" at {_cell(row, x)} {x}" if x in row and x not in self.series else ""
 
     def _panel(self, panel: StudyPanel, rows: Rows) -> Panel:
         series = []
-        for k, (name, runs) in enumerate(self._series_of(rows)):
-            runs = [row for row in runs if not panel.samples or row["samples"] in panel.samples]
-            if not runs:
-                continue
+        shown = [row for row in rows if not panel.samples or row["samples"] in panel.samples]
+        for k, (name, runs) in enumerate(self._series_of(shown)):
             colour = CURVES[runs[0]["curve"]].colour if self.series == ["curve"] else k
             if panel.x == "seen":
                 points, spread = _course(runs)
@@ -168,36 +179,23 @@ class Study(Strict):
                 points = list(mean_by(runs, panel.x, panel.y).items())
                 spread = spread_by(runs, panel.x) if panel.y == "accuracy" else {}
             series.append(Series(name, points, colour, [spread[x] for x, _ in points] if spread else []))
-        chance = [Level(rows[0]["chance"], "chance")] if panel.y == "accuracy" and rows else []
+        chance = [Level(rows[0]["chance"], "chance")] if panel.y == "accuracy" else []
         x, y = (AXES.get(key, Axis(key)) for key in (panel.x, panel.y))
         return Panel(panel.title, x, y, series, chance)
 
     def _table(self, rows: Rows) -> Table:
-        labels = list(dict.fromkeys(key for line in self.runs for key in line.labels))
-        extra = [*labels, *self.columns]
-        header = ["curriculum", "samples", *extra, "seed", "book closed", "95 %", "book open", "loss at the end",
-                  "tokens", "CPU seconds"]  # fmt: skip
-        ordered = sorted(
-            rows,
-            key=lambda row: (list(CURVES).index(row["curve"]), row["samples"], str([row.get(k) for k in extra]),
-                             row["seed"]),
-        )  # fmt: skip
-        cells = [
-            [
-                CURVES[row["curve"]].label,
-                f"{row['samples']:,}",
-                *(f"{row[key]:{FORMATS.get(key, '')}}" if row.get(key) is not None else "" for key in extra),
-                str(row["seed"]),
-                f"{row['accuracy']:.1%}",
-                f"{row['low']:.1%} to {row['high']:.1%}",
-                f"{row['open_book']:.1%}",
-                f"{row['last_loss']:.3f}" if "last_loss" in row else "",
-                f"{row['tokens']:,}",
-                f"{row['cpu_seconds']:,.0f}" if row.get("cpu_seconds") is not None else "",
-            ]
-            for row in ordered
-        ]
+        labels = dict.fromkeys(key for line in self.runs for key in line.labels)
+        keys = ["samples", *labels, *self.columns, *MEASURED]
+        order = list(CURVES)
+        ordered = sorted(rows, key=lambda row: (order.index(row["curve"]), row["samples"], self._name(row)))
+        header = ["curriculum", *(COLUMNS.get(key, (key, ""))[0] for key in keys)]
+        cells = [[CURVES[row["curve"]].label, *(_cell(row, key) for key in keys)] for row in ordered]
         return Table(f"{self.name}-runs", "Every run", header, cells)
+
+
+def _cell(row: dict[str, Any], key: str) -> str:
+    """A value in words; rows of earlier versions do not have all of them."""
+    return "" if row.get(key) is None else format(row[key], COLUMNS.get(key, ("", ""))[1])
 
 
 def _units_of(line: RunLine) -> Iterator[Unit]:
@@ -242,14 +240,10 @@ def load_study(file: Path) -> Experiment:
         values["runs"] = [{**defaults, **line} for line in runs]
     study = validated(Study, values)
     return Experiment(
-        name=study.name,
-        title=study.title,
-        paper=study.paper,
-        story=study.story,
+        **study.model_dump(include={"name", "title", "paper", "story", "differs"}),
         units=study.units,
         run=study.run,
         draw=study.draw,
         claims=study.judge,
-        differs=study.differs,
         study=str(file),
     )
