@@ -44,6 +44,11 @@ class Registry(Mapping[str, T]):
 
         return add
 
+    def unregister(self, name: str) -> None:
+        """Take an entry out again."""
+        del self._entries[name]
+        self._imported.discard(name)
+
     def __getitem__(self, name: str) -> T:
         if name not in self._entries:
             raise InputError(f"there is no {self.kind} '{name}' ({', '.join(self)}){nearest(name, self)}")

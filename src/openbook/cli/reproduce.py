@@ -28,7 +28,7 @@ VERDICTS = {"holds": "[green]holds[/]", "fails": "[red]does not hold[/]", "uncle
 
 def reproduce(
     *names: str,
-    study: Annotated[list[Path], Parameter(negative="", consume_multiple=True)] = [],  # noqa: B006
+    study: Annotated[list[Path], Parameter(negative="")] = [],  # noqa: B006
     scale: Scale = "laptop",
     out_folder: Annotated[Path | None, Parameter(name=["--out", "-o"])] = None,
     processes: int | None = None,
@@ -53,7 +53,7 @@ def reproduce(
     names
         Experiments to run; --list shows their names. Without a name, all of them run.
     study
-        YAML file with a table of runs that is not in the paper, for instance one of the folder studies/.
+        YAML file with a table of runs that is not in the paper, as those in studies/. Can be repeated.
     scale
         smoke (seconds), laptop (10 minutes on two cores), overnight (hours), or paper (Llama-3.2-3B on a GPU).
     out_folder

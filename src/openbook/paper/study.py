@@ -162,11 +162,11 @@ class Study(Strict):
             yield name, list(runs)
 
     def _name(self, row: dict[str, Any]) -> str:
-        return ", ".join([CURVES[row["curve"]].label, *(f"{_cell(row, key)} {key}" for key in self.series[1:])])
+        return ", ".join([CURVES[row["curve"]].label, *(f"{key} {_cell(row, key)}" for key in self.series[1:])])
 
     def _where(self, row: dict[str, Any]) -> str:
         x = self.panels[0].x
-        return f" at {_cell(row, x)} {x}" if x in row and x not in self.series else ""
+        return f" at {x} {_cell(row, x)}" if x in row and x not in self.series else ""
 
     def _panel(self, panel: StudyPanel, rows: Rows) -> Panel:
         series = []
