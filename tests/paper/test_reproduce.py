@@ -14,13 +14,11 @@ from openbook.curriculum import PRESETS, curriculum_named
 from openbook.paper import EXPERIMENTS
 from openbook.paper.curricula import CURVES, deep_student
 from openbook.paper.experiment import SCALES, TaughtModel
+from openbook.paper.jobs import ReaderJob, RowsJob, TeachJob
 from openbook.paper.models import Models, reader_flags, reading_seconds, taught_student
 from openbook.paper.reproduce import (
     JobProgress,
-    ReaderJob,
     Reproduction,
-    RowsJob,
-    TeachJob,
     plan_reproduction,
     run_missing,
     with_neighbours,

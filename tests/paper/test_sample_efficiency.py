@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from tests.paper import rows as made
 
 from openbook.figures.charts import Chart, Table
+from openbook.paper import sample_efficiency
 from openbook.paper.efficiency_charts import draw
 from openbook.paper.efficiency_claims import claims
+from openbook.paper.models import Models, taught_student
+from openbook.training.folder import RunFolder
 
 
 def test_a_size_that_was_enough_by_luck_is_not_where_a_curve_arrives() -> None:
@@ -69,3 +73,12 @@ def test_what_is_said_of_the_figure_is_about_the_size_that_the_curves_share() ->
 def test_fixed_dropout_at_chance_does_not_decide_the_order() -> None:
     first = {claim.claim: claim.verdict for claim in claims(made.efficiency(fixed={4000: 0.124}))}
     assert first["Annealing learns the fastest, followed by fixed dropout."] == "unclear"
+
+
+def test_tokens_are_those_that_the_run_counted(tmp_path: Path) -> None:
+    models, model = Models(tmp_path), taught_student("anneal", 100)
+    run = RunFolder.create(models.place(model), models.config(model).model_dump(mode="json"), {})
+    closed = {"open": 0, "accuracy": 0.5, "low": 0.4, "high": 0.6, "chance": 0.125, "exact_match": 0.0}
+    run.finish({"exam": [closed], "accuracy": {"open_book": 1.0}, "seconds": 2.0, "steps": 7, "tokens": 12_345})
+    (row,) = sample_efficiency.run(sample_efficiency.unit("anneal", 100, 0, 8, model).config, models)
+    assert (row["tokens"], row["accuracy"], row["curve_by_step"]) == (12_345, 0.5, [])

@@ -60,6 +60,7 @@ def test_a_line_is_a_run_for_each_seed_and_value_and_null_leaves_the_setting_as_
         ("title: At other rates\n", "", "title"),
         ("x: rate}", "x: rate, z: 1}", "z"),
         ("runs:", "lines:", "runs"),
+        ("name: rates", "name: ../rates", "name"),
     ],
 )
 def test_a_study_that_says_something_else_is_refused_by_name(old: str, new: str, words: str, tmp_path: Path) -> None:
@@ -71,6 +72,12 @@ def test_a_study_that_says_something_else_is_refused_by_name(old: str, new: str,
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"absent\.yaml"):
         load_study(tmp_path / "absent.yaml")
+
+
+def test_a_study_cannot_take_the_name_of_an_experiment(tmp_path: Path) -> None:
+    study = load(STUDY.replace("name: rates", "name: gap"), tmp_path)
+    with pytest.raises(InputError, match="'gap' is an experiment of the paper: rename the study"):
+        plan_reproduction([], "smoke", tmp_path / "out", studies=[study])
 
 
 def test_without_panels_a_study_has_the_charts_of_the_main_figure_and_always_its_table(tmp_path: Path) -> None:

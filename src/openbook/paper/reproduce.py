@@ -8,7 +8,6 @@ call again does nothing, and an interrupted one goes on: trainings from their ch
 from __future__ import annotations
 
 import os
-import shlex
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -17,115 +16,14 @@ from typing import Any
 
 from openbook.base.errors import InputError
 from openbook.base.jobs import Event, Job, run_jobs
-from openbook.paper import select
-from openbook.paper.experiment import SCALES, Experiment, Rows, Scale, TaughtModel, Unit
-from openbook.paper.models import Models, label, name_of, reader_flags, reading_seconds, teaching_seconds
-from openbook.paper.results import Results, is_done, read_results, unit_name, unit_path, write_unit
+from openbook.paper import EXPERIMENTS, select
+from openbook.paper.experiment import SCALES, Experiment, Scale
+from openbook.paper.jobs import PlannedJob, ReaderJob, RowsJob, TeachJob
+from openbook.paper.models import Models, name_of, reading_seconds, teaching_seconds
+from openbook.paper.results import Results, read_results, unit_name, unit_path
 from openbook.report.claims import Claim
 from openbook.training.folder import RunFolder
 from openbook.training.shipped import located, shipped_readers
-
-Report = Callable[[float, str], None]
-
-
-@dataclass(frozen=True)
-class PlannedJob:
-    """Something to be done for a reproduction, with the jobs that it needs."""
-
-    key: str
-    weight: float
-    needs: tuple[str, ...]
-    models: Models
-
-
-@dataclass(frozen=True)
-class ReaderJob(PlannedJob):
-    """Teach a model to read."""
-
-    name: str
-
-    def __str__(self) -> str:
-        return f"teach {self.name} to read"
-
-    def done(self) -> bool:
-        return self.models.reads(self.name)
-
-    def perform(self, report: Report) -> None:
-        self.models.make_reader(self.name, report)
-
-    def command(self) -> str:
-        return shlex.join(
-            ["openbook", "prepare", *reader_flags(self.name), "--out", str(self.models.folder / self.name)]
-        )
-
-
-@dataclass(frozen=True)
-class TeachJob(PlannedJob):
-    """Teach a reader a codebook."""
-
-    model: TaughtModel
-
-    def __str__(self) -> str:
-        return f"teach: {label(self.model)}{_details([self.model])}"
-
-    def done(self) -> bool:
-        return self.models.taught(self.model)
-
-    def perform(self, report: Report) -> None:
-        self.models.teach(self.model, report)
-
-    def command(self) -> str:
-        model, words = self.model, ["openbook", "learn"]
-        words += ["--config", model.base] if model.base else []
-        words += ["--model", str(self.models.reader(model.reader))] if model.reader else []
-        words += [word for key, value in model.settings.items() for word in ("--set", f"{key}={value}")]
-        return shlex.join([*words, "--out", str(self.models.place(model))])
-
-
-@dataclass(frozen=True)
-class RowsJob(PlannedJob):
-    """Measure the rows of a unit and keep them."""
-
-    experiment: str
-    scale: Scale
-    unit: Unit
-    path: Path
-    measure: Callable[[dict[str, Any], Models], Rows]
-
-    def __str__(self) -> str:
-        return f"{self.experiment}: {self.path.stem.rpartition('-')[0]}{_details(self.unit.learned)}"
-
-    def done(self) -> bool:
-        return is_done(self.path)
-
-    def perform(self, report: Report) -> None:
-        started, cpu = time.perf_counter(), time.process_time()
-        rows = self.measure(self.unit.config, self.models)
-        record = {
-            "experiment": self.experiment,
-            "scale": self.scale,
-            "config": self.unit.to_json(),
-            "models": [self.models.place(model).name for model in self.unit.learned],
-            "taught_at": [self.models.taught_at(model) for model in self.unit.learned],
-            "readers": {name: self.models.identity(name) for name in self.unit.readers},
-            "budget_seconds": self.unit.seconds,
-            "seconds": round(time.perf_counter() - started, 2),
-            "cpu_seconds": round(time.process_time() - cpu, 2),
-            "rows": rows,
-        }
-        write_unit(self.path, record)
-
-
-def _details(models: Sequence[TaughtModel]) -> str:
-    """What a label leaves out and tells one run from the next: its config, a wrong book, how it is trained."""
-    settings = {name: value for model in models for name, value in model.settings.items()}
-    words = sorted({model.base for model in models if model.base})
-    words += ["wrong book"] if settings.get("curriculum.wrong") else []
-    words += [f"{name.partition('.')[2]} {value}" for name, value in settings.items() if name.startswith("training.")]
-    return f" ({', '.join(words)})" if words else ""
-
-
-AnyJob = ReaderJob | TeachJob | RowsJob
 
 
 @dataclass(frozen=True)
@@ -136,11 +34,11 @@ class Reproduction:
     scale: Scale
     out: Path
     models: Models
-    jobs: list[AnyJob]
+    jobs: list[PlannedJob]
 
-    def missing(self, again: bool = False) -> list[AnyJob]:
+    def missing(self, again: bool = False) -> list[PlannedJob]:
         """The jobs that are not done, or with `again` all rows. A model is made only for rows that are missing."""
-        missing: list[AnyJob] = []
+        missing: list[PlannedJob] = []
         needed: set[str] = set()
         for job in reversed(self.jobs):
             asked = again or not job.done() if isinstance(job, RowsJob) else job.key in needed and not job.done()
@@ -196,6 +94,8 @@ def plan_reproduction(
     else:
         experiments = [experiment for experiment in select() if experiment.units(scale)]
     for experiment in experiments:
+        if experiment.study and experiment.name in EXPERIMENTS:
+            raise InputError(f"{experiment.study}: '{experiment.name}' is an experiment of the paper: rename the study")
         if not experiment.units(scale):
             others = ", ".join(other for other in SCALES if experiment.units(other))
             raise InputError(f"{experiment.name} has nothing at scale {scale}: use --scale {others}")
@@ -204,7 +104,7 @@ def plan_reproduction(
         reader = located(reader)
         _check_reader(reader, {name for _, unit in units for name in unit.readers})
     models = Models(out / "models", reader)
-    jobs: dict[str, AnyJob] = {}
+    jobs: dict[str, PlannedJob] = {}
     for experiment, unit in units:
         needs = []
         for name in unit.readers:

@@ -95,7 +95,7 @@ class StudyClaims(Strict):
 class Study(Strict):
     """A study's file."""
 
-    name: str
+    name: str = Field(pattern=r"^[\w.-]+$")  # of its files
     title: str
     story: str
     differs: str = ""
