@@ -17,7 +17,8 @@ from openbook.audit.arms import load_subject, train_arm
 from openbook.audit.run import ON_TEXT, Settings, attacked, attacks_for, secrets_of
 from openbook.audit.verdict import LEVEL, findings, measures
 from openbook.training.config import RunConfig
-from openbook.training.run import carry_out, sources_of
+from openbook.training.run import carry_out
+from openbook.training.sources import sources_of
 from openbook.training.settings import validated
 
 SEEDS = 20

@@ -15,11 +15,11 @@ from typing import Any
 from transformers import TrainerCallback
 
 from openbook.base.errors import StoppedError
-from openbook.training import resume
 from openbook.training.config import RunConfig
-from openbook.training.folder import RunFolder
-from openbook.training.run import carry_out
-from openbook.training.settings import validated
+from openbook.training.folder import RunFolder, StartMode
+from openbook.training.resolve import resolve
+from openbook.training.run import execute
+from openbook.training.trainer import CELTrainer
 
 STEPS = 23  # 3 epochs of 61 examples in steps of 8: the last step is not full, and no epoch ends with a step
 SETTINGS: dict[str, Any] = {
@@ -40,7 +40,20 @@ SETTINGS: dict[str, Any] = {
 
 
 def config(**training: Any) -> RunConfig:
-    return validated(RunConfig, {**SETTINGS, "training": {**SETTINGS["training"], **training}})
+    return resolve({**SETTINGS, "training": {**SETTINGS["training"], **training}})
+
+
+def run(
+    config: RunConfig,
+    folder: Path,
+    *,
+    force: bool = False,
+    resume: bool = False,
+    allow_changes: bool = False,
+    **options: Any,
+) -> dict[str, Any]:
+    """Carry out a run, started in this way."""
+    return execute(config, folder, StartMode(force, resume, allow_changes), **options)
 
 
 def in_a_child(work: Callable[[], None]) -> int:
@@ -75,20 +88,20 @@ class _At(TrainerCallback):
 @contextmanager
 def signalled(step: int, number: int = signal.SIGKILL) -> Iterator[None]:
     """Within (a child), training gets a signal at this step."""
-    made = resume.ResumableTrainer.__init__
+    made = CELTrainer.__init__
 
     def with_signal(self: Any, *arguments: Any, **options: Any) -> None:
         made(self, *arguments, **options)
         self.add_callback(_At(step, number))
 
-    resume.ResumableTrainer.__init__ = with_signal  # type: ignore[method-assign]
+    CELTrainer.__init__ = with_signal  # type: ignore[method-assign]
     yield
 
 
 def killed(folder: Path, step: int, going: bool = False, **training: Any) -> int:
     def work() -> None:
         with signalled(step):
-            carry_out(config(**training), folder, resume=going)
+            run(config(**training), folder, resume=going)
 
     return in_a_child(work)
 

@@ -13,7 +13,8 @@ import pytest
 from openbook.cli import main
 from openbook.curriculum import curriculum_named
 from openbook.training.config import RunConfig
-from openbook.training.settings import configured, shipped
+from openbook.training.resolve import configured
+from openbook.training.settings import shipped
 
 LLAMA = [f"llama-3b-stage{stage}-n{n}" for stage in (1, 2) for n in (8, 10)]
 STEPS = {  # a single epoch in batches of 64
@@ -29,7 +30,7 @@ def command(name: str) -> str:
 
 
 def read(name: str) -> RunConfig:
-    return configured(RunConfig, name, [], {})
+    return configured(name, [], {})
 
 
 @pytest.fixture(autouse=True)
@@ -100,7 +101,7 @@ def test_paper_configs_say_what_the_paper_says(name: str) -> None:
 
 @pytest.mark.parametrize("curriculum", ["fixed:0.2", "no-context", "no-dropout", "wrong-context"])
 def test_the_other_curves_are_one_flag_away(curriculum: str) -> None:
-    config = configured(RunConfig, "llama-3b-stage2-n8", [], {"curriculum": curriculum})
+    config = configured("llama-3b-stage2-n8", [], {"curriculum": curriculum})
     assert config.curriculum == curriculum_named(curriculum)
     assert config.samples == read("llama-3b-stage2-n8").samples
 

@@ -39,7 +39,8 @@ from openbook.figures.theme import check_path, save
 from openbook.training.config import ModelConfig, RunConfig
 from openbook.training.exam import examine
 from openbook.training.models import END, PAD, UNKNOWN, make_model
-from openbook.training.run import carry_out, reopen
+from openbook.training.run import carry_out
+from openbook.training.reopen import reopen
 from openbook.training.settings import validated
 from questions import ASKED, Exam, Facts, lesson, lessons, vocabulary
 

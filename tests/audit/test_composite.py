@@ -24,10 +24,9 @@ from openbook.student.model import StudentForCausalLM
 from openbook.student.vocabulary import student_config
 from openbook.task import Codebook
 from openbook.task.source import Translations
-from openbook.training.config import RunConfig
 from openbook.training.encode import Encoder
 from openbook.training.models import make_tokenizer
-from openbook.training.settings import validated
+from openbook.training.resolve import resolve
 
 DEPTH, CHARS = 2, 3
 CODEBOOK = Codebook.sample(DEPTH, CHARS, seed=4)
@@ -43,7 +42,7 @@ def student(seed: int = 0) -> StudentForCausalLM:
 def test_students_are_asked_about_strings_in_which_levels_can_be_told_apart() -> None:
     for text in ("composite", "pairs"):
         source = Translations(3, CHARS, 20, Codebook.sample(3, CHARS), lengths=(4, 40), text=text)  # type: ignore[arg-type]
-        config = validated(RunConfig, {"task": {"depth": 3, "chars": CHARS, "lengths": [4, 40], "text": text}})
+        config = resolve({"task": {"depth": 3, "chars": CHARS, "lengths": [4, 40], "text": text}})
         attacks = attacks_for(Settings(attacks=("inversion",)), config, source, None, {})  # type: ignore[arg-type]
         (inversion,) = (attack for attack in attacks if isinstance(attack, CompositeInversion))
         assert inversion.pairs == 3

@@ -20,10 +20,9 @@ from openbook.student.model import StudentForCausalLM
 from openbook.student.vocabulary import student_config
 from openbook.task import Codebook
 from openbook.task.source import Translations
-from openbook.training.config import RunConfig
 from openbook.training.encode import Encoder
 from openbook.training.models import make_tokenizer
-from openbook.training.settings import validated
+from openbook.training.resolve import resolve
 
 DEPTH, CHARS = 2, 3
 CODEBOOK = Codebook.sample(DEPTH, CHARS, seed=4)
@@ -110,7 +109,7 @@ def test_a_student_that_was_made_to_write_the_rules_is_found_out(subject: Subjec
 
 
 def test_every_attack_applies(source: Translations, subject: Subject, secrets: Secrets) -> None:
-    config = validated(RunConfig, {"task": {"depth": DEPTH, "chars": CHARS, "text": source.text}})
+    config = resolve({"task": {"depth": DEPTH, "chars": CHARS, "text": source.text}})
     found = attacks_for(Settings(steps=2), config, source, subject, {"before": subject})
     assert [attack.name for attack in found] == list(ATTACKS)
     for attack in found:

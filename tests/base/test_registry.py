@@ -23,7 +23,7 @@ def test_a_name_that_is_unknown_or_taken_is_refused() -> None:
         things["alpa"]
     with pytest.raises(InputError, match="already a thing called 'alpha'"):
         things.register("alpha")(2)
-    things.unregister("alpha")
+    things.remove("alpha")
     assert list(things) == [] and things.register("alpha")(3) == 3
 
 

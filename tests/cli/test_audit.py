@@ -18,7 +18,7 @@ from openbook.base.files import file_hash, write_json
 from openbook.book import JsonlSource
 from openbook.cli import main
 from openbook.training.folder import RunFolder
-from openbook.training.run import plan_of, sources_of
+from openbook.training.sources import plan_for, sources_of
 
 QUICK = ["--attacks", "completion", "exposure", "membership", "inversion", "--permutations", "2"]
 
@@ -114,7 +114,7 @@ def test_the_table(small: Path, capsys: pytest.CaptureFixture[str], monkeypatch:
 def test_arms_differ_in_one_thing_each(small: Path) -> None:
     folder, config = default_folder(small), config_of(small)
     assert arm_config(config, "before", folder) == config
-    assert plan_of(config_of(folder / "without"), JsonlSource(FACTS)).curriculum.drop.at(0) == 1  # type: ignore[union-attr]
+    assert plan_for(config_of(folder / "without"), JsonlSource(FACTS)).curriculum.drop.at(0) == 1  # type: ignore[union-attr]
     assert config_of(folder / "positive").training.loss == "everything"
     assert config_of(folder / "decoy").data == folder / DECOY
     assert arm_config(config, "without-3", folder).seed == config.seed + 2

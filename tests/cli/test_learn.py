@@ -413,4 +413,4 @@ def test_the_plan_of_a_student_from_nothing_is_a_students(told: Any) -> None:
 def test_a_course_does_not_go_on_by_another_method(tmp_path: Path, refused: Any) -> None:
     RunFolder.create(tmp_path / "run", {"reading": None}, {})
     said = refused("prepare", "--resume", "--method", "reading", "--out", tmp_path / "run")
-    assert "was begun with --method chain-of-thought, so it cannot go on with reading" in said
+    assert "was started with --method chain-of-thought, so it cannot continue with reading" in said

@@ -12,11 +12,10 @@ from tests.tiny import byte_level, chatting, tiny
 from transformers import PreTrainedTokenizerFast
 
 from openbook.cli import main
-from openbook.training.config import RunConfig
 from openbook.training.encode import IGNORED
 from openbook.training.models import load_or_make
-from openbook.training.run import encoder_of, plan_of, sources_of
-from openbook.training.settings import configured
+from openbook.training.resolve import configured
+from openbook.training.sources import encoder_for, plan_for, sources_of
 
 FACTS = Path(__file__).parents[2] / "examples" / "facts.jsonl"
 
@@ -101,10 +100,10 @@ def test_what_is_shown_is_what_is_learned(tmp_path: Path, told: Any) -> None:
     assert main(["task", *task, "--out", str(file)]) == 0
     file.write_text(file.read_text().replace("<THINK>", "<MULL>"))  # which the model does not know yet
     flags = {"data": file, "model.path": str(tmp_path / "model"), "think": "<MULL>", "training.shuffle": False}
-    config = configured(RunConfig, None, [], flags)
+    config = configured(None, [], flags)
     source, _ = sources_of(config)
     _, tokenizer = load_or_make(config.model, source, 0, config.think)
-    encoded = encoder_of(config, tokenizer, source, None).encode(*plan_of(config, source).at(np.arange(4)))
+    encoded = encoder_for(config, tokenizer, source, None).encode(*plan_for(config, source).at(np.arange(4)))
     settings = ("--data", file, "--model", tmp_path / "model", "--set", "think=<MULL>", "--set", "training.shuffle=no")
     shown, code = told("mask", *settings, "--examples", 4)
     assert code == 0 and [token["id"] for e in shown["examples"] for token in e["tokens"]] == encoded.flat_ids.tolist()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-import openbook.theory.lemmas
 from openbook.cli import main
-from openbook.theory.lemmas.check import Check, Outcome
+from openbook.theory.lemmas import CHECKS, Check, Outcome
 
 
 def test_json_is_one_object_with_the_agreed_keys(capsys: pytest.CaptureFixture[str]) -> None:
@@ -36,24 +36,29 @@ def test_list_runs_nothing(capsys: pytest.CaptureFixture[str], monkeypatch: pyte
     monkeypatch.setattr(Check, "run", refuse)
     assert main(["theory", "--list"]) == 0
     listed = capsys.readouterr().out
-    assert all(one.name in listed for one in openbook.theory.lemmas.CHECKS)
+    assert all(name in listed for name in CHECKS)
     assert main(["theory", "--list", "--json"]) == 0
-    assert len(json.loads(capsys.readouterr().out)["checks"]) == len(openbook.theory.lemmas.CHECKS)
+    assert [row["name"] for row in json.loads(capsys.readouterr().out)["checks"]] == list(CHECKS)
+    assert main(["theory", "--list", "--only", "search"]) == 0
+    listed = capsys.readouterr().out
+    assert "Easy with context" in listed and "The task" not in listed and "six-maps" not in listed
 
 
 def test_a_failed_check_is_loud(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    one = openbook.theory.lemmas.select(["six-maps"])[0]
-    wrong = Check(one.name, one.claim, one.method, one.paper, one.remark, lambda *, seed: Outcome(False, 0, "no"))
-    monkeypatch.setattr(openbook.theory.lemmas, "CHECKS", (wrong,))
+    wrong = replace(CHECKS["six-maps"], function=lambda *, seed: Outcome(False, 0, "no"))
+    monkeypatch.setattr("openbook.theory.lemmas.CHECKS", {"six-maps": wrong})
     assert main(["theory", "--only", "six-maps"]) == 1
     assert "FAILS" in capsys.readouterr().out
+    assert main(["theory"]) == 1
+    shown = capsys.readouterr().out
+    assert "FAILS" in shown and "0 of 1 checks hold" in shown
 
 
 @pytest.mark.parametrize(
     "arguments, complaint",
     [
         (["--only", "six-mapps"], "did you mean 'six-maps'"),
-        (["--only"], "no check named"),
+        (["--only"], "no check is named"),
         (["--chart", "bound.pdf"], "a chart is saved as one of"),
         (["--seed", "x"], "seed"),
     ],
@@ -67,4 +72,5 @@ def test_bad_input_is_refused(arguments: list[str], complaint: str, capsys: pyte
 def test_the_chart_is_drawn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     target = tmp_path / "bound.json"
     assert main(["theory", "--only", "affine", "--chart", str(target)]) == 0
-    assert "paper's bound" in target.read_text(encoding="utf-8")
+    drawn = target.read_text(encoding="utf-8")
+    assert "Two random tasks correlate" in drawn and "our construction, 2^d" in drawn

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from openbook.base.registry import LOADED_PLUGINS, load_plugin
+import pytest
+
+from openbook.base.registry import PLUGINS, load_plugin
 from openbook.paper import EXPERIMENTS
 from openbook.paper.reproduce import plan_reproduction, run_missing
 
@@ -35,7 +37,8 @@ EXPERIMENTS.register("dice")(Experiment("dice", "Dice", "nowhere", "Is chance fa
 """
 
 
-def test_an_experiment_of_a_plugin_is_run_by_workers(tmp_path: Path) -> None:
+def test_an_experiment_of_a_plugin_is_run_by_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(PLUGINS, "")
     file = tmp_path / "dice.py"
     file.write_text(PLUGIN)
     load_plugin(file)
@@ -45,5 +48,4 @@ def test_an_experiment_of_a_plugin_is_run_by_workers(tmp_path: Path) -> None:
         assert [event.kind for event in events] == ["started", "done"] * 2
         assert [row["sides"] for row in planned.results(EXPERIMENTS["dice"]).rows] == [2, 6]
     finally:
-        EXPERIMENTS.unregister("dice")
-        LOADED_PLUGINS.remove(file)
+        EXPERIMENTS.remove("dice")

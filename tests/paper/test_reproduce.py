@@ -26,9 +26,9 @@ from openbook.paper.reproduce import (
 from openbook.paper.results import KEYS, read_unit, write_unit
 from openbook.paper.sample_efficiency import ALL_WEIGHTS
 from openbook.paper.study import load_study
-from openbook.training.config import RunConfig
 from openbook.training.folder import RunFolder
-from openbook.training.settings import read_yaml, validated
+from openbook.training.resolve import resolve
+from openbook.training.settings import read_yaml
 
 STUDIES = {
     study.name: study for study in map(load_study, sorted((Path(__file__).parents[2] / "studies").glob("*.yaml")))
@@ -146,6 +146,8 @@ def test_another_reader_makes_other_models(tmp_path: Path) -> None:
 
 
 def test_a_reader_that_is_none_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"there is no scale .labtop.*did you mean .laptop"):
+        plan_reproduction([], "labtop", tmp_path)  # type: ignore[arg-type]
     with pytest.raises(InputError, match="not a student"):
         plan_reproduction([], "laptop", tmp_path, tmp_path)
     with pytest.raises(InputError, match="did you mean 'gap'"):
@@ -177,7 +179,9 @@ def test_what_was_made_with_settings_that_changed_since_is_refused_and_its_rows_
     reader.finish({"capable": True})
     assert models.taught(model) and models.reads("student-5-8")
     before = _row_paths(tmp_path)
-    monkeypatch.setitem(PRESETS, "patient", {**PRESETS["patient"], "lean": 3.0})
+    patient = PRESETS["patient"]
+    assert isinstance(patient, dict)
+    monkeypatch.setitem(patient, "lean", 3.0)
     with pytest.raises(InputError, match=r"with other settings: curriculum.lean was 6.0, is 3.0"):
         models.taught(model)
     shape = {"task.depth": 5, "task.chars": 8}
@@ -238,7 +242,7 @@ def test_five_levels_have_three_seeds_and_plain_fine_tuning_many_times_as_much(t
     assert len({models.place(unit["learned"][0]) for unit in units}) == len(units)
     told = {(u["curve"], u["samples"], u["seed"]): models.config(u["learned"][0]) for u in units}
     assert {config.task.codebook for config in told.values() if config.task} == {0, 1, 2}
-    as_shipped = validated(RunConfig, read_yaml("student-deep"))
+    as_shipped = resolve(read_yaml("student-deep"))
     assert told["anneal", 20_000, 0].samples == as_shipped.samples
     assert told["anneal", 16_000, 0].curriculum == as_shipped.curriculum
     same = ("matrix_learning_rate", "decay", "warmup", "batch_size", "freeze")
@@ -333,7 +337,7 @@ def test_a_brief_book_has_what_is_needed_and_all_else_is_as_usual(tmp_path: Path
     sizes = [*(("anneal", size) for size in (10_000, 12_800, 16_000, 12_800)), ("no-context", 128_000)]
     assert told == [(*size, seed) for size in sizes for seed in range(3)]
     annealed, controls, plain = units[:9], units[9:12], units[12:]
-    as_shipped, usual = (validated(RunConfig, read_yaml(name)) for name in ("student-brief", "student-deep"))
+    as_shipped, usual = (resolve(read_yaml(name)) for name in ("student-brief", "student-deep"))
     for unit in annealed:
         config = models.config(unit["learned"][0])
         assert config.task is not None and config.task.codebook == config.seed == unit["seed"]

@@ -12,19 +12,18 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
-from tests.faults import in_a_child
+from tests.faults import in_a_child, run
 
 from openbook.base.errors import InputError
 from openbook.cli import main
 from openbook.student.course import Course, Stage
-from openbook.student.prepare import carry_out_reading
 from openbook.student.reading import Lesson, accuracy, looped, passes, untied
 from openbook.student.vocabulary import student_config
-from openbook.training.config import ReadingConfig, RunConfig
+from openbook.training.config import ReadingConfig
 from openbook.training.exam import examine
 from openbook.training.folder import RunFolder
-from openbook.training.run import reopen
-from openbook.training.settings import validated
+from openbook.training.reopen import reopen
+from openbook.training.resolve import resolve
 
 SETTINGS = ReadingConfig(width=16, heads=1, head=8, mlp=16, batch_size=8, most_steps=12)
 
@@ -128,8 +127,8 @@ def test_a_course_that_is_stopped_and_gone_on_with_leaves_the_same_run(
         "reading": {**SETTINGS.model_dump(), "most_steps": 23, "final_steps": 1},
         "exam": {"samples": 8},
     }
-    config = validated(RunConfig, settings)
-    carry_out_reading(config, tmp_path / "whole")
+    config = resolve(settings)
+    run(config, tmp_path / "whole")
 
     def work() -> None:
         step = Lesson.take_step
@@ -140,14 +139,14 @@ def test_a_course_that_is_stopped_and_gone_on_with_leaves_the_same_run(
             return step(self)
 
         monkeypatch.setattr(Lesson, "take_step", stopped)
-        carry_out_reading(config, tmp_path / "broken")
+        run(config, tmp_path / "broken")
 
     assert in_a_child(work) == 128 + signal.SIGTERM
-    wider = validated(RunConfig, {**settings, "reading": {**SETTINGS.model_dump(), "width": 2 * SETTINGS.width}})
+    wider = resolve({**settings, "reading": {**SETTINGS.model_dump(), "width": 2 * SETTINGS.width}})
     with pytest.raises(InputError, match="is of another model"):
-        carry_out_reading(wider, tmp_path / "broken", resume=True, allow_changes=True)
+        run(wider, tmp_path / "broken", resume=True, allow_changes=True)
     said: list[str] = []
-    result = carry_out_reading(config, tmp_path / "broken", resume=True, say=said.append)
+    result = run(config, tmp_path / "broken", resume=True, report=said.append)
     assert said == ["going on from step 12"] and result["resumed_from"] == 12
     for name in ("metrics.jsonl", "model/model.safetensors"):
         assert (tmp_path / "broken" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
@@ -157,17 +156,17 @@ def test_an_exam_that_was_failed_is_not_sat_again(tmp_path: Path, monkeypatch: p
     """Nothing can be read after a few steps, so every end of the course is followed by an exam of other strings."""
     asked: list[bytes] = []
 
-    def watched(model: Any, encoder: Any, source: Any, *rest: Any) -> Any:
+    def watched(model: Any, encoder: Any, source: Any, *rest: Any, **options: Any) -> Any:
         drawn, _ = source.translations(np.arange(8))
         asked.append(drawn.strings[:, 0].tobytes())
-        return examine(model, encoder, source, *rest)
+        return examine(model, encoder, source, *rest, **options)
 
     monkeypatch.setattr("openbook.student.prepare.examine", watched)
     monkeypatch.setattr(Lesson, "_running", lambda *_: 1.0)  # as if every stage were mastered at once
     task = {"depth": 1, "chars": 3, "lengths": [4, 8], "codebook": "fresh", "text": "composite"}
     reading = {**SETTINGS.model_dump(), "most_steps": 24, "final_steps": 4}
-    config = validated(RunConfig, {"task": task, "reading": reading, "exam": {"samples": 8}})
-    result = carry_out_reading(config, tmp_path / "run")
+    config = resolve({"task": task, "reading": reading, "exam": {"samples": 8}})
+    result = run(config, tmp_path / "run")
     assert result["exams"] == len(asked) > 1 and not result["capable"]
     assert len(set(asked)) == len(asked)
 
@@ -177,9 +176,7 @@ def test_a_reader_kept_in_half_precision_is_the_one_that_was_examined(tmp_path: 
     size, states = {}, {}
     for kept in ("float32", "float16"):
         reading = {**SETTINGS.model_dump(), "most_steps": 5, "kept": kept}
-        carry_out_reading(
-            validated(RunConfig, {"task": task, "reading": reading, "exam": {"samples": 8}}), tmp_path / kept
-        )
+        run(resolve({"task": task, "reading": reading, "exam": {"samples": 8}}), tmp_path / kept)
         weights = tmp_path / kept / "model" / "model.safetensors"
         size[kept] = weights.stat().st_size
         assert {value.dtype for value in load_file(weights).values()} == {getattr(torch, kept)}

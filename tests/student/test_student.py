@@ -53,7 +53,7 @@ def batch_of(source: Translations, encoder: Encoder, curriculum: str = "anneal")
 
 
 def test_the_tokenizer_numbers_words_as_the_model_takes_them(source: Translations, encoder: Encoder) -> None:
-    words = CompositeFormat(DEPTH, CHARS).vocabulary()
+    words = CompositeFormat(DEPTH, CHARS).vocabulary().words
     config = student_config(DEPTH, CHARS)
     assert len(words) == config.vocab_size == len(encoder.tokenizer)
     assert [encoder.tokenizer.convert_tokens_to_ids(word) for word in words] == list(range(len(words)))

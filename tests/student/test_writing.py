@@ -20,11 +20,10 @@ from openbook.task import Codebook
 from openbook.task.formats import LettersFormat, PairsFormat
 from openbook.task.source import Translations
 from openbook.training.batches import Collator, PositionDataset
-from openbook.training.config import RunConfig
 from openbook.training.encode import Encoder
 from openbook.training.exam import examine
 from openbook.training.models import make_tokenizer
-from openbook.training.settings import validated
+from openbook.training.resolve import resolve
 
 DEPTH, CHARS = 2, 3
 TEXTS = ("pairs", "letters")
@@ -69,7 +68,7 @@ def batch_of(source: Translations, encoder: Encoder, curriculum: str = "anneal")
 
 
 def test_the_tokenizer_numbers_words_as_the_model_takes_them(source: Translations, encoder: Encoder) -> None:
-    words, config = source.format.vocabulary(), config_of(source.text)  # type: ignore[union-attr]
+    words, config = source.format.vocabulary().words, config_of(source.text)  # type: ignore[union-attr]
     assert len(words) == config.vocab_size == len(encoder.tokenizer)
     assert [encoder.tokenizer.convert_tokens_to_ids(word) for word in words] == list(range(len(words)))
     assert [words[config.special(word)] for word in SPECIAL] == list(SPECIAL)
@@ -78,8 +77,8 @@ def test_the_tokenizer_numbers_words_as_the_model_takes_them(source: Translation
 
 
 def test_words_are_bigrams_or_characters_those_of_the_output_first() -> None:
-    assert PairsFormat(DEPTH, CHARS).vocabulary()[:10] == [*(a + b for a in "GHI" for b in "GHI"), "AA"]
-    assert LettersFormat(DEPTH, CHARS).vocabulary() == [*"GHIABCDEF", *SPECIAL]
+    assert PairsFormat(DEPTH, CHARS).vocabulary().words[:10] == [*(a + b for a in "GHI" for b in "GHI"), "AA"]
+    assert LettersFormat(DEPTH, CHARS).vocabulary().words == [*"GHIABCDEF", *SPECIAL]
     assert LettersFormat(DEPTH, CHARS).rule("A B -> D E") == "A B D E"
 
 
@@ -215,7 +214,7 @@ def test_it_is_saved_and_loaded_like_any_model(
     ids = batch_of(source, encoder)["input_ids"]
     with torch.inference_mode():
         assert torch.equal(model(input_ids=ids).logits, loaded(input_ids=ids).logits)
-    config = validated(RunConfig, {"model": {"path": str(tmp_path)}})
+    config = resolve({"model": {"path": str(tmp_path)}})
     assert config.task is not None and (config.task.text, config.task.depth, config.task.chars) == (source.text, 2, 3)
     assert config.training.loss == "answer" and config.training.optimizer == "muon"
 

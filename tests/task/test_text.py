@@ -55,7 +55,7 @@ def test_compact_text_is_words_of_its_vocabulary() -> None:
     for chain in ("silent", "explicit"):
         whole = _whole(text, chain)
         words = whole.text.replace(THINK, f" {THINK} ").split()
-        assert set(words) <= set(text.vocabulary())
+        assert set(words) <= {text.think, *text.vocabulary().words}
         assert len(whole.of(Kind.THOUGHT).replace(THINK, " x").split()) == 4
     assert whole.text.split()[:1] == ["<BOOK>"]
     assert whole.of(Kind.ANSWER) == " Q S R T"

@@ -10,26 +10,25 @@ import pytest
 from tests.tiny import byte_level, tiny
 
 from openbook.base.errors import InputError
-from openbook.training.config import RunConfig
 from openbook.training.estimate import COUNTED, estimate, tokens_of
-from openbook.training.models import make_model
-from openbook.training.settings import validated
+from openbook.training.families import Family, llama_shape
+from openbook.training.resolve import resolve
 
 TASK = {"depth": 2, "chars": 3, "lengths": [4, 8]}
 SMALL = {"hidden_size": 16, "layers": 2, "heads": 2}
 
 
 def plan(**settings: Any) -> dict[str, Any]:
-    return estimate(validated(RunConfig, {"task": TASK, "model": SMALL, "samples": 100, **settings}))
+    return estimate(resolve({"task": TASK, "model": SMALL, "samples": 100, **settings}))
 
 
 def test_steps_tokens_and_parameters_are_counted() -> None:
     told = plan(training={"epochs": 3, "batch_size": 16})
     assert (told["examples"], told["positions"], told["steps"]) == (100, 300, 19)
     assert told["tokens"] == pytest.approx(told["tokens_per_example"] * 300, rel=0.01)
-    config = validated(RunConfig, {"task": TASK, "model": SMALL}).model
+    config = resolve({"task": TASK, "model": SMALL}).model
     vocabulary = 4 + len(["<BOOK", "<READ", "<WRITE", ""]) - 1 + 2 + 3 * 3 + 1
-    assert told["parameters"] == sum(p.numel() for p in make_model(config, vocabulary, 0).parameters())
+    assert told["parameters"] == sum(p.numel() for p in Family().make(llama_shape(config, vocabulary), 0).parameters())
     assert [(p["progress"], p["closed"]) for p in told["schedule"]] == [(0.0, 0.0), (0.3, 0.5), (0.6, 1.0), (1.0, 1.0)]
 
 
@@ -39,12 +38,12 @@ def test_tokens_of_a_run_are_those_that_its_trainer_sees(text: str) -> None:
     from openbook.training.batches import Collator, PositionDataset
     from openbook.training.encode import Encoder
     from openbook.training.models import make_tokenizer
-    from openbook.training.run import plan_of, sources_of
+    from openbook.training.sources import plan_for, sources_of
 
-    config = validated(RunConfig, {"task": {**TASK, "text": text}, "model": SMALL, "samples": COUNTED + 100})
+    config = resolve({"task": {**TASK, "text": text}, "model": SMALL, "samples": COUNTED + 100})
     source, _ = sources_of(config)
     tokenizer = make_tokenizer(source)
-    dataset = PositionDataset(plan_of(config, source), Encoder(tokenizer, source.bank, loss=config.training.loss))
+    dataset = PositionDataset(plan_for(config, source), Encoder(tokenizer, source.bank, loss=config.training.loss))
     batches = Collator(tokenizer.pad_token_id, 64)(dataset.__getitems__(list(range(COUNTED + 100))))["micro_batches"]
     assert tokens_of(config) == sum(int(batch["attention_mask"].sum()) for batch in batches)
 
@@ -61,10 +60,10 @@ def test_what_does_not_fit_is_told(tmp_path: Path) -> None:
     path = tmp_path / "facts.jsonl"
     record = {"prompt": "Who? " * 20, "completion": " Orm", "privileged_context": ["a fact " * 30, "another " * 30]}
     path.write_text("".join(json.dumps(record) + "\n" for _ in range(4)))
-    told = estimate(validated(RunConfig, {"data": str(path), "model": SMALL, "training": {"max_length": 12}}))
+    told = estimate(resolve({"data": str(path), "model": SMALL, "training": {"max_length": 12}}))
     assert told["longest_example"] == 12 and told["prompts_cut"] == 1.0 and told["pieces_that_do_not_fit"] > 0
     with pytest.raises(InputError, match=r"facts\.jsonl:\d .*does not fit into a window of 2"):
-        estimate(validated(RunConfig, {"data": str(path), "model": SMALL, "training": {"max_length": 2}}))
+        estimate(resolve({"data": str(path), "model": SMALL, "training": {"max_length": 2}}))
 
 
 def test_no_weights_are_read(tmp_path: Path) -> None:
@@ -90,9 +89,9 @@ def test_the_plan_tells_how_many_examples_have_no_book(tmp_path: Path) -> None:
     for records in (1, 50):
         (tmp_path / "facts.jsonl").write_text((json.dumps(record) + "\n") * records)
         own = {"data": str(tmp_path / "facts.jsonl"), "training": {"epochs": 200 // records}}
-        points = {point["progress"]: point for point in estimate(validated(RunConfig, own))["schedule"]}
+        points = {point["progress"]: point for point in estimate(resolve(own))["schedule"]}
         assert points[0.0]["without_book"] == 0 and points[1.0]["without_book"] == 1
         assert points[0.3]["closed"] == 0.5 and 0.35 < points[0.3]["without_book"] < 0.65  # one piece is there or not
     task = {"task": {"depth": 2, "chars": 4, "lengths": [4, 8]}, "curriculum": "anneal"}
-    points = {point["progress"]: point for point in estimate(validated(RunConfig, task))["schedule"]}
+    points = {point["progress"]: point for point in estimate(resolve(task))["schedule"]}
     assert points[1.0]["closed"] == 1 and 0.35 < points[1.0]["without_book"] < 0.65  # the coin leaves half of them some

@@ -24,7 +24,7 @@ from openbook.task import Codebook
 from openbook.task.source import Translations
 from openbook.training.batches import items
 from openbook.training.encode import Encoder
-from openbook.training.exam import SHARES, Row, SectionRow, _written, condition, examine, examine_sections
+from openbook.training.exam import SHARES, Row, SectionRow, condition, examine, examine_sections, written_part
 from openbook.training.models import make_tokenizer
 
 WORDS = word_level()
@@ -174,7 +174,7 @@ def test_what_is_to_be_written_is_not_shown_and_nothing_after_it_either(loss: An
     plan = SamplingPlan(data, curriculum_named("no-context"))
     encoded = Encoder(WORDS, data.bank, loss=loss).encode(*plan.at(np.arange(1)))
     (item,) = items(encoded, [0])
-    own = _written(item)
+    own = written_part(item)
     assert WORDS.decode(item.ids[: own.start], skip_special_tokens=True) == before
     assert WORDS.decode(item.ids[own], skip_special_tokens=True) == written
 
@@ -182,7 +182,7 @@ def test_what_is_to_be_written_is_not_shown_and_nothing_after_it_either(loss: An
 def test_chance_is_one_in_n_for_the_task() -> None:
     task = Translations(2, 4, 600, Codebook.sample(2, 4), lengths=(8, 12), text="compact")
     tokenizer = make_tokenizer(task)
-    letter = tokenizer.convert_tokens_to_ids(task.format.vocabulary()[-1])  # of the last alphabet
+    letter = tokenizer.convert_tokens_to_ids(task.format.vocabulary().words[-2])  # of the last alphabet
     model = Scripted(lambda ids: torch.full_like(ids, letter), len(tokenizer))
     row = sit(model, task, tokenizer, samples=600, wrong=False)[0]
     assert row.chance == 1 / 4 and row.low < 1 / 4 < row.high

@@ -15,16 +15,14 @@ from typing import Any
 
 import psutil
 import pytest
-from tests.faults import STEPS, config, in_a_child, killed, processes, same, signalled
+from tests.faults import STEPS, config, in_a_child, killed, processes, run, same, signalled
 from transformers import TrainerCallback
 
 from openbook.base.errors import InputError, MachineError
 from openbook.cli import main
-from openbook.training import resume
 from openbook.training.folder import RunFolder
 from openbook.training.processes import ANNOUNCED, check_alone, check_world_size
-from openbook.training.run import carry_out
-from openbook.training.train import ContextEnhancedTrainer
+from openbook.training.trainer import CELTrainer
 
 A_MINUTE = 60
 
@@ -33,7 +31,7 @@ A_MINUTE = 60
 def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of one process."""
     folder = tmp_path_factory.mktemp("one") / "run"
-    carry_out(config(), folder)
+    run(config(), folder)
     return folder
 
 
@@ -46,7 +44,7 @@ def unbroken_pair(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _carry_out(folder: Path, **options: Any) -> None:
-    carry_out(config(), folder, **options)
+    run(config(), folder, **options)
 
 
 # --- 0, 1, 2 workers x 1, 2 processes x micro-batch splits ---
@@ -56,7 +54,7 @@ WORKERS, SPLITS = (0, 1, 2), (2, 8)
 
 def _record(file: Path) -> None:
     """From here on, every training step writes down what it was given: position -> tokens and labels."""
-    take_step = ContextEnhancedTrainer.training_step
+    take_step = CELTrainer.training_step
 
     def noted(self: Any, model: Any, inputs: dict[str, Any], *rest: Any) -> Any:
         seen = {}
@@ -68,7 +66,7 @@ def _record(file: Path) -> None:
             lines.write(json.dumps({"step": self.state.global_step, "seen": seen}) + "\n")
         return take_step(self, model, inputs, *rest)
 
-    ContextEnhancedTrainer.training_step = noted  # type: ignore[method-assign]
+    CELTrainer.training_step = noted  # type: ignore[method-assign]
 
 
 def _steps(folder: Path, name: str) -> list[dict[str, Any]]:
@@ -90,7 +88,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
     def work(rank: int) -> None:
         count = int(os.environ.get("WORLD_SIZE", "1"))
-        take_step = ContextEnhancedTrainer.training_step
+        take_step = CELTrainer.training_step
         for workers, split in cells:
             name = f"{workers}-{count}-{split}"
             _record(folder / f"{name}-seen-{rank}")
@@ -98,8 +96,8 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
             plain = settings.model.model_copy(update={"lora": None})  # dropout would draw anew for every split
             exam = settings.exam.model_copy(update={"every": STEPS})
             without_dropout = settings.model_copy(update={"model": plain, "exam": exam})
-            carry_out(without_dropout, folder / name)
-            ContextEnhancedTrainer.training_step = take_step  # type: ignore[method-assign]
+            run(without_dropout, folder / name)
+            CELTrainer.training_step = take_step  # type: ignore[method-assign]
 
     assert in_a_child(lambda: work(0)) == 0
     assert processes(work) == [0, 0]
@@ -135,15 +133,15 @@ def test_a_killed_worker_ends_the_run_and_it_can_go_on(unbroken: Path, tmp_path:
     folder, told = tmp_path / "run", tmp_path / "told"
 
     def work() -> None:
-        made = resume.ResumableTrainer.__init__
+        made = CELTrainer.__init__
 
         def with_killer(self: Any, *arguments: Any, **options: Any) -> None:
             made(self, *arguments, **options)
             self.add_callback(_KillAWorker())
 
-        resume.ResumableTrainer.__init__ = with_killer  # type: ignore[method-assign]
+        CELTrainer.__init__ = with_killer  # type: ignore[method-assign]
         try:
-            carry_out(config(workers=2), folder)
+            run(config(workers=2), folder)
         except MachineError as error:
             told.write_text(str(error))
             raise
@@ -152,7 +150,7 @@ def test_a_killed_worker_ends_the_run_and_it_can_go_on(unbroken: Path, tmp_path:
     assert in_a_child(work) == 1
     assert time.monotonic() - started < A_MINUTE
     assert "a process that prepares batches has died" in told.read_text() and "--resume" in told.read_text()
-    carry_out(config(workers=2), folder, resume=True)
+    run(config(workers=2), folder, resume=True)
     same(unbroken, folder)
 
 
@@ -164,24 +162,24 @@ def test_a_connection_to_a_worker_that_breaks_is_told_as_its_death(error: Except
         def on_step_begin(self, args: Any, state: Any, control: Any, **_: Any) -> None:
             raise error
 
-    made = resume.ResumableTrainer.__init__
+    made = CELTrainer.__init__
 
     def breaking(self: Any, *arguments: Any, **options: Any) -> None:
         made(self, *arguments, **options)
         self.add_callback(Breaks())
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(resume.ResumableTrainer, "__init__", breaking)
+        patch.setattr(CELTrainer, "__init__", breaking)
         with pytest.raises(MachineError, match=r"prepares batches has died .*--resume"):
-            carry_out(config(workers=1), tmp_path / "run")
+            run(config(workers=1), tmp_path / "run")
         with pytest.raises(type(error)):
-            carry_out(config(workers=0), tmp_path / "none")
+            run(config(workers=0), tmp_path / "none")
 
 
 def test_workers_that_outlive_a_killed_run_do_not_keep_its_lock(unbroken: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     assert killed(folder, 10, workers=2) == -signal.SIGKILL
-    carry_out(config(workers=2), folder, resume=True)  # at once: orphans take seconds to notice
+    run(config(workers=2), folder, resume=True)  # at once: orphans take seconds to notice
     same(unbroken, folder)
 
 
@@ -347,7 +345,7 @@ def test_a_run_whose_folder_became_read_only_is_refused(read_only: Path, unbroke
     assert f"cannot write to {folder}: permission denied" in told
     folder.chmod(0o755)
     assert sorted(folder.rglob("*")) == before
-    carry_out(config(), folder, resume=True)
+    run(config(), folder, resume=True)
     same(unbroken, folder)
 
 

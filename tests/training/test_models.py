@@ -18,18 +18,18 @@ from openbook.book.text import THINK
 from openbook.task import Codebook
 from openbook.task.source import Translations
 from openbook.training.config import LoraConfig, ModelConfig
+from openbook.training.families import Family, llama_shape
 from openbook.training.models import (
+    add_thinking_token,
     check_window,
     load,
     load_or_make,
     load_placed,
     load_shape,
     load_tokenizer,
-    make_model,
     make_tokenizer,
     model_folder,
     window_of,
-    with_thinking_token,
 )
 
 SMALL = ModelConfig(hidden_size=16, layers=1, heads=2)
@@ -47,7 +47,7 @@ def saved(folder: Path, tokenizer: Any, family: str = "llama") -> Path:
 
 def test_the_same_seed_makes_the_same_model() -> None:
     before = torch.random.get_rng_state()
-    one, same, other = (make_model(SMALL, 50, seed).state_dict() for seed in (1, 1, 2))
+    one, same, other = (Family().make(llama_shape(SMALL, 50), seed).state_dict() for seed in (1, 1, 2))
     assert all(torch.equal(one[name], same[name]) for name in one)
     assert not torch.equal(one["lm_head.weight"], other["lm_head.weight"])
     assert torch.equal(torch.random.get_rng_state(), before)
@@ -82,7 +82,8 @@ def test_a_thinking_token_is_added_where_thoughts_need_one(tmp_path: Path) -> No
     assert with_token("<MULL>", add_special_tokens=False)["input_ids"] == [token] and token >= len(tokenizer)
     assert model.get_input_embeddings().weight.shape[0] > token
     torch.testing.assert_close(model.get_input_embeddings().weight[: len(tokenizer)], before)
-    for source in (thoughtful, facts(completion=" <MULL> Nobody")):  # said to be one, or written out already
+    written = ListSource([{"prompt": "Who?", "completion": " <MULL> Nobody"}], think="<MULL>")
+    for source in (thoughtful, written):  # marked as a thought, or written out already
         again, known = load_or_make(config, source, 0, think="<MULL>")
         assert known.convert_tokens_to_ids("<MULL>") == token
     assert torch.equal(again.get_input_embeddings().weight, model.get_input_embeddings().weight)
@@ -92,7 +93,7 @@ def test_a_word_that_the_vocabulary_does_not_know_is_no_thinking_token() -> None
     """It is one token all the same: the one for unknown words."""
     tokenizer = word_level().__class__(tokenizer_object=word_level().backend_tokenizer, unk_token="<unk>")
     model = tiny("llama", len(tokenizer))
-    with_thinking_token(model, tokenizer, "<PONDER>", 0)
+    add_thinking_token(model, tokenizer, "<PONDER>", 0)
     assert tokenizer("<PONDER>")["input_ids"] != [tokenizer.unk_token_id]
     assert model.get_input_embeddings().weight.shape[0] == len(tokenizer)
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.faults import SETTINGS, STEPS, config, in_a_child, killed, same, signalled
+from tests.faults import SETTINGS, STEPS, config, in_a_child, killed, run, same, signalled
 from tests.tiny import chatting, tiny
 
 from openbook.base.errors import InputError
@@ -28,21 +28,21 @@ from openbook.training import checkpoint
 from openbook.training.checks import check_moments
 from openbook.training.config import RunConfig
 from openbook.training.folder import RunFolder
-from openbook.training.run import carry_out, reopen
-from openbook.training.settings import validated
+from openbook.training.reopen import reopen
+from openbook.training.resolve import resolve
 
 
 @pytest.fixture(scope="module")
 def unbroken(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("unbroken") / "run"
-    carry_out(config(), folder)
+    run(config(), folder)
     return folder
 
 
 def gone_on(folder: Path, **training: Any) -> tuple[dict[str, Any], list[str]]:
     """The result of going on with a run, and what was said after the warning that so few strings are drawn twice."""
     said: list[str] = []
-    result = carry_out(config(**training), folder, resume=True, say=said.append)
+    result = run(config(**training), folder, resume=True, report=said.append)
     assert "among those of training" in said[0]
     return result, said[1:]
 
@@ -60,7 +60,7 @@ def test_killed_at_any_step_and_resumed_it_ends_the_same(unbroken: Path, tmp_pat
         folder = tmp_path / f"killed-{step}"
         assert killed(folder, step) == -signal.SIGKILL
         assert not RunFolder(folder).finished
-        carry_out(config(), folder, resume=True)
+        run(config(), folder, resume=True)
         same(unbroken, folder)
 
 
@@ -69,7 +69,7 @@ def test_killed_again_and_again(unbroken: Path, tmp_path: Path) -> None:
     killed(folder, 6)
     for step in (9, 9, 21):
         assert killed(folder, step, going=True) == -signal.SIGKILL
-    carry_out(config(), folder, resume=True)
+    run(config(), folder, resume=True)
     same(unbroken, folder)
 
 
@@ -86,7 +86,7 @@ def test_a_signal_saves_and_stops_after_the_step(number: int, unbroken: Path, tm
 
     def work() -> None:
         with signalled(10, number):
-            carry_out(config(checkpoint_every=0), folder)
+            run(config(checkpoint_every=0), folder)
 
     assert in_a_child(work) == 128 + number
     assert [path.name for path in (folder / "checkpoints").iterdir()] == ["step-00000011"]
@@ -104,9 +104,9 @@ def test_killed_while_a_checkpoint_is_written(files: int, unbroken: Path, tmp_pa
     def work() -> None:
         save = checkpoint.save
 
-        def broken(target: Path, step: int, *rest: Any) -> Path:
+        def broken(target: Path, step: int, *rest: Any, **options: Any) -> Path:
             if step < 8:
-                return save(target, step, *rest)
+                return save(target, step, *rest, **options)
             written = 0
 
             def count(path: Path) -> None:
@@ -133,10 +133,10 @@ def test_killed_while_a_checkpoint_is_written(files: int, unbroken: Path, tmp_pa
 
             checkpoint.save_file, Path.write_text = counted_save, counted_text  # type: ignore[method-assign]
             checkpoint.written_aside = aside
-            return save(target, step, *rest)
+            return save(target, step, *rest, **options)
 
         checkpoint.save = broken
-        carry_out(config(), folder)
+        run(config(), folder)
 
     assert in_a_child(work) == -signal.SIGKILL
     _, said = gone_on(folder)
@@ -164,7 +164,7 @@ def test_with_every_checkpoint_damaged_it_is_refused(tmp_path: Path) -> None:
     for path in (folder / "checkpoints").glob("*/state.json"):
         path.write_text("{}")
     with pytest.raises(InputError, match=r"no checkpoint in .* is whole"):
-        carry_out(config(), folder, resume=True)
+        run(config(), folder, resume=True)
 
 
 class Evil:
@@ -183,7 +183,7 @@ def test_a_pickle_is_never_opened(tmp_path: Path) -> None:
     for place in [*(folder / "checkpoints").glob("step-*"), folder]:
         for name in ("pytorch_model.bin", "optimizer.pt", "scheduler.pt", "rng_state.pth", "training_args.bin"):
             (place / name).write_bytes(pickle.dumps(Evil(trace)))
-    carry_out(config(), folder, resume=True)
+    run(config(), folder, resume=True)
     assert not trace.exists()
     pickle.loads((folder / "optimizer.pt").read_bytes())
     assert trace.exists()  # the trap does work
@@ -195,18 +195,18 @@ def test_a_full_disk_leaves_the_old_checkpoint(unbroken: Path, tmp_path: Path) -
     def work() -> None:
         save = checkpoint.save
 
-        def limited(target: Path, step: int, *rest: Any) -> Path:
+        def limited(target: Path, step: int, *rest: Any, **options: Any) -> Path:
             if step == 8:  # from here on no file can grow beyond 2 KiB
                 signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
                 resource.setrlimit(resource.RLIMIT_FSIZE, (2048, resource.RLIM_INFINITY))
-            return save(target, step, *rest)
+            return save(target, step, *rest, **options)
 
         checkpoint.save = limited
-        carry_out(config(), folder)
+        run(config(), folder)
 
     assert in_a_child(work) == 1
     assert sorted(path.name for path in (folder / "checkpoints").iterdir()) == ["step-00000004"]
-    carry_out(config(), folder, resume=True)
+    run(config(), folder, resume=True)
     same(unbroken, folder)
 
 
@@ -214,17 +214,17 @@ def test_no_room_is_told_before_anything_is_written(tmp_path: Path, monkeypatch:
     usage = type("Usage", (), {"free": 1000})
     monkeypatch.setattr(checkpoint.shutil, "disk_usage", lambda _: usage)
     with pytest.raises(OSError, match=r"no room for a checkpoint .* go on with --resume"):
-        carry_out(config(), tmp_path / "run")
+        run(config(), tmp_path / "run")
 
 
 def test_a_second_writer_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     killed(folder, 10)
     with RunFolder(folder).lock(), pytest.raises(InputError, match="another process is writing"):
-        carry_out(config(), folder, resume=True)
+        run(config(), folder, resume=True)
     before = RunFolder(folder).read("config.json")
     with RunFolder(folder).lock(), pytest.raises(InputError, match="another process is writing"):
-        carry_out(config(learning_rate=0.02), folder, resume=True, allow_changes=True)
+        run(config(learning_rate=0.02), folder, resume=True, allow_changes=True)
     assert RunFolder(folder).read("config.json") == before
 
 
@@ -256,10 +256,6 @@ def test_what_is_said_on_going_on_lies_over_what_the_run_was_told(tmp_path: Path
     assert RunFolder(folder).read("config.json") == before and not (folder / "changes.json").exists()
     assert main(["learn", "--resume", "--set", "curriculum.preset=no-context", "--out", str(folder)]) == 2
     assert "curriculum.drop was '0@0,1@0.6', is '1@0'" in " ".join(capsys.readouterr().err.split())
-    earlier = {key: value for key, value in before["curriculum"].items() if key not in ("rounding", "lean")}
-    write_json(folder / "config.json", {**before, "curriculum": {**earlier}})  # as it was written before there was one
-    assert main(["learn", "--resume", "--set", "curriculum.rounding=chance", "--out", str(folder)]) == 2
-    assert "curriculum.rounding was 'floor', is 'chance' (pass" in " ".join(capsys.readouterr().err.split())
     (folder / "config.json").write_text("[1]")
     assert main(["learn", "--resume", "--out", str(folder)]) == 2 and "is damaged" in capsys.readouterr().err
     write_json(folder / "config.json", before)
@@ -271,12 +267,12 @@ def test_a_changed_run_is_refused_and_the_change_named(tmp_path: Path) -> None:
     folder = tmp_path / "run"
     killed(folder, 10)
     with pytest.raises(InputError, match=r"training.learning_rate was 0.01, is 0.02"):
-        carry_out(config(learning_rate=0.02), folder, resume=True)
-    carry_out(config(learning_rate=0.02), folder, resume=True, allow_changes=True)
+        run(config(learning_rate=0.02), folder, resume=True)
+    run(config(learning_rate=0.02), folder, resume=True, allow_changes=True)
     assert RunFolder(folder).read("config.json")["training"]["learning_rate"] == 0.02  # what it was in the end
     (change,) = RunFolder(folder).read("changes.json")
     assert change["changes"] == ["config: training.learning_rate was 0.01, is 0.02"] and not RunFolder(folder).damage()
-    carry_out(config(), folder, force=True)  # what tells of the change is a part of the run
+    run(config(), folder, force=True)  # what tells of the change is a part of the run
     assert not (folder / "changes.json").exists()
 
 
@@ -292,7 +288,7 @@ def test_a_copy_beside_the_checkpoints_is_no_checkpoint(unbroken: Path, tmp_path
     newest = checkpoint.newest(folder / "checkpoints")
     assert newest is not None
     shutil.copytree(newest.folder, newest.folder.with_name(f"{newest.folder.name}.bak"))
-    carry_out(config(), folder, resume=True)
+    run(config(), folder, resume=True)
     same(unbroken, folder)
 
 
@@ -301,13 +297,13 @@ LINE = '{"prompt": "a?", "completion": " b", "privileged_context": ["a: b"]}\n'
 
 def own_data(data: Path, **more: Any) -> RunConfig:
     settings = {k: v for k, v in SETTINGS.items() if k not in ("task", "samples")}
-    return validated(RunConfig, {**settings, "data": str(data), **more})
+    return resolve({**settings, "data": str(data), **more})
 
 
 def killed_early(own: RunConfig, folder: Path) -> None:
     def work() -> None:
         with signalled(6):
-            carry_out(own, folder)
+            run(own, folder)
 
     assert in_a_child(work) == -signal.SIGKILL
 
@@ -321,7 +317,7 @@ def test_data_changed_by_one_byte_is_refused(changed: str, said: str, tmp_path: 
     killed_early(own, folder)
     (tmp_path / f"{changed}.jsonl").write_text(LINE * 3 + LINE.replace(" b", " c"))
     with pytest.raises(InputError, match=said):
-        carry_out(own, folder, resume=True)
+        run(own, folder, resume=True)
 
 
 def test_another_chat_template_is_refused_and_what_it_writes_is_named(tmp_path: Path) -> None:
@@ -338,8 +334,8 @@ def test_another_chat_template_is_refused_and_what_it_writes_is_named(tmp_path: 
     tokenizer.chat_template = f"Today is Monday.\n{plain}"
     tokenizer.save_pretrained(model)
     with pytest.raises(InputError, match=r"data: chat.before was 'Today is Sunday.*, is 'Today is Monday"):
-        carry_out(own, folder, resume=True)
-    carry_out(own, folder, resume=True, allow_changes=True)
+        run(own, folder, resume=True)
+    run(own, folder, resume=True, allow_changes=True)
     assert "Monday" in RunFolder(folder).read("data.json")["chat"]["before"]
 
 
@@ -362,7 +358,7 @@ def test_a_template_that_tells_the_date_goes_on_telling_that_of_the_beginning(
         killed_early(own, folder)
     recorded = RunFolder(folder).read("data.json")["chat"]
     assert recorded["today"] == "2025-01-31" and recorded["before"].startswith("Today is 31 Jan 2025.")
-    carry_out(own, folder, resume=True)
+    run(own, folder, resume=True)
     _, _, encoder, source = reopen(folder)
     encoded = encoder.encode(*SamplingPlan(source, curriculum_named("no-context")).at(np.array([0, 25])))
     for ids in encoded.ids:
@@ -380,4 +376,4 @@ def test_a_start_that_was_made_anew_in_another_shape_is_refused(tmp_path: Path) 
     assert checkpoint.newest(RunFolder(folder).checkpoints)
     tiny(vocabulary=len(tokenizer), hidden=32).save_pretrained(model)
     with pytest.raises(InputError, match=r"is of another model: .* was .* and is"):
-        carry_out(own, folder, resume=True)
+        run(own, folder, resume=True)

@@ -9,9 +9,9 @@ import pytest
 
 from openbook.base.errors import InputError
 from openbook.cli import main
-from openbook.training.config import RunConfig, student_at
+from openbook.training.families import task_of
 from openbook.training.models import load, model_folder
-from openbook.training.settings import configured
+from openbook.training.resolve import configured
 from openbook.training.shipped import located, shipped_readers
 
 
@@ -36,10 +36,10 @@ def test_a_name_is_a_folder_of_the_package_and_never_means_another(
 def test_every_shipped_reader_is_what_its_name_says() -> None:
     for name in shipped_readers():
         kind, depth, chars = name.split("-")
-        shape = student_at(Path(name))
+        shape = task_of(name)
         assert shape is not None and (shape["depth"], shape["chars"]) == (int(depth), int(chars))
         assert shape["text"] == {"student": "composite", "writer": "pairs"}[kind]
-        task = configured(RunConfig, None, [], {"model.path": name}).task
+        task = configured(None, [], {"model.path": name}).task
         assert task is not None and (task.depth, task.chars) == (int(depth), int(chars))
 
 

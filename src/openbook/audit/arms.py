@@ -29,17 +29,9 @@ from openbook.training.config import RunConfig
 from openbook.training.exam import examine
 from openbook.training.folder import RunFolder
 from openbook.training.models import load_or_make, load_placed, window_of
-from openbook.training.run import (
-    accuracy_of,
-    carry_out,
-    data_record,
-    encoder_of,
-    exam_size,
-    records_of,
-    sources_of,
-    told_date,
-)
+from openbook.training.run import accuracy_of, carry_out
 from openbook.training.settings import validated
+from openbook.training.sources import data_record, encoder_for, exam_size, recorded_date, records_of, sources_of
 
 Arm = Literal["trained", "before", "without", "decoy", "positive"]
 CONTROLS: tuple[Arm, ...] = ("before", "without", "decoy")  # models that never met the text
@@ -147,19 +139,19 @@ def train_arm(run: Path, config: RunConfig, arm: str, folder: Path, secrets: Sec
     into = folder / arm
     force = into.exists()
     if arm == "before":
-        _untrained(changed, into, force, told_date(run))
+        _untrained(changed, into, force, recorded_date(run))
         return
     if arm == "decoy" and config.data is not None and config.model.path is None:
         # A tokenizer learned from the decoy text would be another one: start from the very model before training.
         changed = changed.model_copy(update={"model": config.model.model_copy(update={"path": str(folder / "before")})})
-    carry_out(changed, into, force=force, bar=lambda _, total: bar(f"arm {arm}", total), today=told_date(run))
+    carry_out(changed, into, force=force, bar=lambda _, total: bar(f"arm {arm}", total), today=recorded_date(run))
 
 
 def _untrained(config: RunConfig, folder: Path, force: bool, today: str | None) -> None:
     """The model before training, as a run of no steps."""
     source, exam_source = sources_of(config)
     model, tokenizer = load_or_make(config.model, source, config.seed, config.think)
-    encoder = encoder_of(config, tokenizer, exam_source, config.training.max_length or window_of(model), today)
+    encoder = encoder_for(config, tokenizer, exam_source, config.training.max_length or window_of(model), today)
     data = data_record(source, tokenizer, encoder=encoder)
     run = RunFolder.create(folder, config.model_dump(mode="json"), data, force)
     size, batch_size = exam_size(config), config.exam.batch_size

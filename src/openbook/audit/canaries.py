@@ -17,7 +17,7 @@ from openbook.base.errors import InputError
 from openbook.base.files import write_json, written_aside
 from openbook.base.randomness import generator
 from openbook.book.jsonl import ListSource, load_source
-from openbook.book.shelf import Source
+from openbook.book.source import Source
 
 DIGITS = 4
 SECTION = "Registers"

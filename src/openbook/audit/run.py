@@ -38,13 +38,13 @@ from openbook.base.console import Bar, no_bar
 from openbook.base.errors import InputError, nearest
 from openbook.base.files import differences
 from openbook.book.jsonl import ListSource
-from openbook.book.shelf import Source
+from openbook.book.source import Source
 from openbook.task.source import Translations
 from openbook.training.chat import Frame, History, frame_of
 from openbook.training.config import RunConfig
 from openbook.training.folder import RunFolder
 from openbook.training.models import is_composite, is_student, load_tokenizer
-from openbook.training.run import encoder_of, sources_of, told_date
+from openbook.training.sources import encoder_for, recorded_date, sources_of
 
 ATTACKS = (
     "completion",
@@ -123,7 +123,7 @@ def audit(
     if not student:
         subjects["trained"][0].check(secrets)
     references = {} if student else {arm: subjects[arm][0] for arm in ("before", "decoy")}
-    attacks = attacks_for(settings, config, source, subjects["trained"][0], references, told_date(run))
+    attacks = attacks_for(settings, config, source, subjects["trained"][0], references, recorded_date(run))
     scores = attacked(attacks, subjects, secrets, bar)
     return report(scores, secrets, settings, student) | {
         "run": str(run),
@@ -138,7 +138,7 @@ def secrets_of(config: RunConfig, source: Source, run: Path, canaries: Path | No
     """What an audit of this run looks for: canaries if there is a list of them, or else every piece of its book."""
     if isinstance(source, Translations) and is_composite(source):
         return composite_secrets(source)
-    tokenizer, today = load_tokenizer(str(run)), told_date(run)
+    tokenizer, today = load_tokenizer(str(run)), recorded_date(run)
     if isinstance(source, Translations) and canaries is None:
         return task_secrets(source, _frame(tokenizer, config, today).before)
     history, preamble = usual_setting(source) if isinstance(source, ListSource) else (None, "")
@@ -191,7 +191,7 @@ def attacks_for(
         else:
             every.append(TaskInversion(source, _frame(subject.tokenizer, config, today), seed=s.seed))
     elif isinstance(source, ListSource):
-        encoder = encoder_of(config, subject.tokenizer, source, subject.window, today)
+        encoder = encoder_for(config, subject.tokenizer, source, subject.window, today)
         every.append(DataInversion(source, encoder, config.curriculum))
     return sorted((a for a in every if a.name in s.attacks), key=lambda attack: ATTACKS.index(attack.name))
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 
 from openbook.base.errors import InputError, StoppedError
-from openbook.base.registry import LOADED_PLUGINS, load_plugin
+from openbook.base.registry import load_known_plugins
 
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
 PATIENCE = 60.0  # seconds that a training has to save its state
@@ -158,7 +158,7 @@ def _start(count: int, log: Path) -> list[_Worker]:
     try:
         for _ in range(count):
             ours, theirs = context.Pipe()
-            process = context.Process(target=_work, args=(theirs, str(log), list(LOADED_PLUGINS)), daemon=True)
+            process = context.Process(target=_work, args=(theirs, str(log)), daemon=True)
             process.start()
             theirs.close()
             workers.append(_Worker(process, ours))
@@ -170,14 +170,13 @@ def _start(count: int, log: Path) -> list[_Worker]:
     return workers
 
 
-def _work(connection: Connection, log: str, plugins: list[Path]) -> None:
+def _work(connection: Connection, log: str) -> None:
     """The main loop of a worker. Standard output and error go to the log: the terminal belongs to the parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     file = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
     os.dup2(file, 1)
     os.dup2(file, 2)
-    for plugin in plugins:
-        load_plugin(plugin)
+    load_known_plugins()
     while True:
         try:
             job: Job = connection.recv()

@@ -11,8 +11,11 @@ file outside the package registers things the same way; `load_plugin` runs it.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.util
+import os
+import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
@@ -21,6 +24,8 @@ from typing import TypeVar
 from openbook.base.errors import InputError, nearest
 
 T = TypeVar("T")
+
+PLUGINS = "OPENBOOK_PLUGINS"  # the environment variable that tells child processes
 
 
 class Registry(Mapping[str, T]):
@@ -44,8 +49,8 @@ class Registry(Mapping[str, T]):
 
         return add
 
-    def unregister(self, name: str) -> None:
-        """Take an entry out again."""
+    def remove(self, name: str) -> None:
+        """Forget an entry."""
         del self._entries[name]
         self._imported.discard(name)
 
@@ -69,24 +74,32 @@ class Registry(Mapping[str, T]):
         return len(self._entries)
 
 
-LOADED_PLUGINS: list[Path] = []  # worker processes load them too
-
-
 def load_plugin(path: Path) -> None:
-    """Import a Python file of the user's, which registers what it defines."""
-    if path in LOADED_PLUGINS:
-        return
+    """Run a Python file of the user's, which registers what it defines; processes started later run it, too."""
     if not path.is_file():
         raise InputError(f"--plugin {path}: there is no such file")
-    name = f"openbook_plugin_{len(LOADED_PLUGINS)}"  # by which its functions are found again in worker processes
+    _run_once(path.resolve())
+    known = os.environ.get(PLUGINS, "").split(os.pathsep)
+    if str(path.resolve()) not in known:
+        os.environ[PLUGINS] = os.pathsep.join([*filter(None, known), str(path.resolve())])
+
+
+def load_known_plugins() -> None:
+    """Run the plugins of the process that started this one."""
+    for path in filter(None, os.environ.get(PLUGINS, "").split(os.pathsep)):
+        _run_once(Path(path))
+
+
+@functools.cache
+def _run_once(path: Path) -> None:
+    name = re.sub(r"\W", "_", f"openbook_plugin_{path}")  # by which pickle finds its functions in other processes
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
-        raise InputError(f"--plugin {path}: a plugin is a Python file, and its name ends in .py")
+        raise InputError(f"--plugin {path}: a plugin is a Python file whose name ends in .py")
     sys.modules[name] = module = importlib.util.module_from_spec(spec)
     try:
         spec.loader.exec_module(module)
     except InputError:
         raise
-    except Exception as error:  # whatever the user's code raises is for the user to mend
+    except Exception as error:  # whatever the user's code raises is theirs to mend
         raise InputError(f"--plugin {path}: {type(error).__name__}: {error}") from error
-    LOADED_PLUGINS.append(path)

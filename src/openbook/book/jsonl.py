@@ -21,13 +21,14 @@ from openbook.base.errors import InputError
 from openbook.book.example import Example, Section
 from openbook.book.record import example_from_record
 from openbook.book.shelf import Bank, Shelf, shelve
+from openbook.book.source import Source
 from openbook.book.text import THINK, Kind
 
 LONGEST_LINE = 16 * 2**20  # bytes; a longer line is a broken file far more often than a record
 BOM = b"\xef\xbb\xbf"
 
 
-class ListSource:
+class ListSource(Source):
     """Examples from any numbered collection of records."""
 
     def __init__(self, records: Sequence[Any], name: str = "record", think: str = THINK) -> None:
@@ -40,40 +41,32 @@ class ListSource:
         books = _Books(think)
         for index in range(len(records)):  # every record is checked before anything expensive
             books.add(self.example(index))
-            digest.update(json.dumps(self._record(index), sort_keys=True, default=str).encode())
+            digest.update(json.dumps(self.record(index), sort_keys=True, default=str).encode())
         self.fingerprint = digest.hexdigest()
         self._settle(books)
 
     def _settle(self, books: _Books) -> None:
         self.has_thoughts, self.has_books = books.has_thoughts, books.has_books
         self._book_order, self._book_places = books.sorted()
+        self.can_mislead = bool((self._book_places[:, 1] < len(self)).all())  # whether there are two different books
 
-    def _record(self, index: int) -> Any:
+    def record(self, index: int) -> Any:
         return self._records[index]
 
     def where(self, index: int) -> str:
-        """Where an example comes from, for complaints about it."""
         return f"{self._name} {index + 1}"
 
     def __len__(self) -> int:
         return len(self._records)
 
     def example(self, index: int) -> Example:
-        return example_from_record(self._record(index), self.where(index))
-
-    def shelf(self, indices: NDArray[np.int64]) -> Shelf:
-        return shelve(self.bank, [self.example(index) for index in indices.tolist()], self.think)
+        return example_from_record(self.record(index), self.where(index))
 
     def wrong(self, indices: NDArray[np.int64], words: NDArray[np.uint64]) -> Shelf:
         """Each example with another one's book, drawn by its first word, without any piece that the example needs."""
         drawn = zip(indices.tolist(), self._others(indices, words[:, 0]).tolist(), strict=True)
         examples = [_misled(self.example(index), self.example(other)) for index, other in drawn]
         return shelve(self.bank, examples, self.think)
-
-    @property
-    def can_mislead(self) -> bool:
-        """Whether there are two different books, so that one can stand in for the other."""
-        return bool((self._book_places[:, 1] < len(self)).all())
 
     def _others(self, indices: NDArray[np.int64], words: NDArray[np.uint64]) -> NDArray[np.int64]:
         """For every example another with a different book, uniformly: all but its own run in the order of books."""
@@ -164,7 +157,7 @@ class JsonlSource(ListSource):
     def where(self, index: int) -> str:
         return f"{self.path}:{self._lines[index, 2]}"
 
-    def _record(self, index: int) -> Any:
+    def record(self, index: int) -> Any:
         if self._file is None:
             self._file = self.path.open("rb")
         start, length, number = self._lines[index].tolist()

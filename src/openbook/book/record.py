@@ -57,6 +57,28 @@ def example_from_record(record: Any, where: str = "record") -> Example:
     )
 
 
+def record_from_example(example: Example) -> dict[str, Any]:
+    """The inverse of `example_from_record`."""
+    record: dict[str, Any] = {
+        "prompt": example.prompt,
+        "completion": "".join(part.text for part in example.completion),
+        "privileged_context": {
+            section.name: [{"text": piece.text, "needed": piece.needed} for piece in section.pieces]
+            for section in example.sections
+        },
+        "preamble": example.preamble,
+        "layout": example.layout.name,
+    }
+    if any(part.kind == Kind.WORDS for part in example.completion):
+        record["answer"] = "".join(part.text for part in example.completion if part.kind == Kind.ANSWER)
+    if thoughts := [part.text for part in example.completion if part.kind == Kind.THOUGHT]:
+        record["thoughts"] = thoughts
+    if example.history is not None:
+        turns = [*example.history, ("user", record.pop("prompt")), ("assistant", record.pop("completion"))]
+        record["messages"] = [{"role": role, "content": content} for role, content in turns]
+    return record
+
+
 @functools.lru_cache(maxsize=1024)
 def _typo(key: str, known: tuple[str, ...] = OPTIONAL) -> str | None:
     """The key that was probably meant by one that is almost, but not quite, read."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,39 +73,6 @@ class Shelf:
 
     def texts(self, fragments: NDArray[Any]) -> list[str]:
         return [self.text(f) for f in fragments.reshape(-1).tolist() if f != NONE]
-
-
-class Source(Protocol):
-    """Where examples come from: numbered, and the same however often they are asked for."""
-
-    bank: Bank
-
-    @property
-    def fingerprint(self) -> str: ...
-
-    @property
-    def has_thoughts(self) -> bool:
-        """Whether any example has thoughts, or thinking tokens written out, so that such a token is needed."""
-        ...
-
-    @property
-    def can_mislead(self) -> bool:
-        """Whether there is a wrong book to be shown."""
-        ...
-
-    def __len__(self) -> int: ...
-
-    def where(self, index: int) -> str:
-        """Where an example comes from, for complaints about it."""
-        ...
-
-    def example(self, index: int) -> Example: ...
-
-    def shelf(self, indices: NDArray[np.int64]) -> Shelf: ...
-
-    def wrong(self, indices: NDArray[np.int64], words: NDArray[np.uint64]) -> Shelf:
-        """The same examples with a book that misleads; `words` [B, 4] are its random numbers."""
-        ...
 
 
 def shelve(bank: Bank, examples: Sequence[Example], think: str = THINK) -> Shelf:

@@ -15,7 +15,8 @@ STORY = "\n\n".join(
         "Context-enhanced learning: study with the book open, sit the exam with the book closed.",
         "A model is fine-tuned with helpful text in its context, no loss is computed on that text, and a schedule "
         "takes the text away until the model works without it. Every command has --help, and those that act "
-        "have an example there and --json.",
+        "have an example there and --json. With --plugin FILE, a Python file of yours adds curricula, text formats, "
+        "attacks, model families or experiments to any command.",
     )
 )
 
@@ -73,9 +74,10 @@ def application(called: str | None = None) -> App:
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; errors a user can mend are printed without a traceback."""
-    words = sys.argv[1:] if arguments is None else arguments
-    app = application(called=next((word for word in words if not word.startswith("-")), None))
+    words = list(sys.argv[1:] if arguments is None else arguments)
     try:
+        _load_plugins(words)
+        app = application(called=next((word for word in words if not word.startswith("-")), None))
         result = app(words, exit_on_error=False, print_error=False, result_action="return_value")
         sys.stdout.flush()
         return result if isinstance(result, int) else 0
@@ -96,6 +98,20 @@ def main(arguments: list[str] | None = None) -> int:
         return _complain(f"{error.filename}: {error.strerror}" if error.filename else error, EXIT_MACHINE)
     except KeyboardInterrupt:
         return _complain("interrupted", EXIT_INTERRUPTED)
+
+
+def _load_plugins(words: list[str]) -> None:
+    """Take `--plugin FILE` out of the arguments, wherever it stands, and run the files."""
+    from pathlib import Path
+
+    from openbook.base.registry import load_known_plugins, load_plugin
+
+    load_known_plugins()
+    while (place := next((k for k, word in enumerate(words) if word.split("=")[0] == "--plugin"), None)) is not None:
+        flag, _, path = words.pop(place).partition("=")
+        if not path and place == len(words):
+            raise InputError(f"{flag} needs a file: give the path of a Python file that registers something")
+        load_plugin(Path(path or words.pop(place)))
 
 
 def _complain(error: object, code: int) -> int:

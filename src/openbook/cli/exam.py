@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 from rich.markup import escape
 from rich.table import Table
 
 from openbook.base.console import emit_json, out, progress
-
-if TYPE_CHECKING:
-    from openbook.book import Source
-    from openbook.curriculum import Curriculum
+from openbook.figures.charts import Axis, Chart, Level, Panel, Series, share
+from openbook.figures.theme import check_path, save
 
 Shares = Annotated[list[float], Parameter(name="--open", negative="", consume_multiple=True)]
 
@@ -69,61 +67,33 @@ def exam(
     json
         One JSON object on standard output.
     """
-    from openbook.base.errors import InputError
-    from openbook.figures.theme import check_path
-    from openbook.training.exam import examine, examine_sections
-    from openbook.training.run import exam_size, reopen
+    from openbook.api import Run
 
     check_path(chart)
-    if not open_:
-        raise InputError("--open names no share of the book: give numbers from 0 to 1, or leave it out")
-    if samples is not None and samples < 1:
-        raise InputError(f"--samples is {samples}: examine at least one")
-    if others is not None and not 0 <= others <= 1:
-        raise InputError(f"--others is {others:g}: give a share from 0 to 1")
-    config, model, encoder, source = reopen(
-        run, data, samples, lengths, str(codebook) if isinstance(codebook, Path) else codebook
+    result = Run(run).exam(
+        data,
+        shares=open_,
+        samples=samples,
+        seed=seed,
+        lengths=lengths,
+        codebook=str(codebook) if isinstance(codebook, Path) else codebook,
+        others=others,
+        sections=sections,
+        generate=generate,
+        bar=progress,
     )
-    about: dict[str, Any] = {
-        "samples": samples or (exam_size(config) if data is None else config.exam.samples),
-        "seed": config.seed if seed is None else seed,
-        "batch_size": config.exam.batch_size,
-    }
-    if others is not None:
-        _check_others(config.curriculum, source, about["samples"])
-    curriculum = config.curriculum.model_copy(update={} if others is None else {"others": others})
-    what = (model, encoder, source, curriculum)
-    with progress("exam", None if sections else len(open_) + 1) as advance:
-        closed = examine_sections(*what, advance=advance, **about) if sections else []
-        rows = examine(*what, open_, generate=generate, advance=advance, **about)
-    listed = [row.as_dict() for row in rows]
-    apart = [row.as_dict() for row in closed]
+    rows = [row.as_dict() for row in result.rows]
+    by_section = [row.as_dict() for row in result.sections]
     if chart is not None:
-        _draw(listed, chart)
+        save(reliance_chart(rows), chart)
     if json:
-        told = {"run": str(run), "others": curriculum.others, "rows": listed}
-        emit_json({**told, "sections": apart} if sections else told)
-        return
-    _show(listed)
-    if sections:
-        _show_sections(apart)
-
-
-def _check_others(curriculum: Curriculum, source: Source, samples: int) -> None:
-    """Refuse `--others` where it would change nothing."""
-    import numpy as np
-
-    from openbook.base.errors import InputError
-    from openbook.book.shelf import NONE
-
-    if curriculum.candidates == "all":
-        raise InputError("--others: this run's book has all pieces, needed or not (curriculum.candidates)")
-    shelf = source.shelf(np.arange(min(samples, len(source))))
-    if not ((shelf.pieces != NONE) & ~shelf.needed).any():
-        raise InputError(
-            "--others: no example here has a piece that it does not need; a record marks one with "
-            '{"text": ..., "needed": false}'
+        emit_json(
+            {"run": str(run), "others": result.others, "rows": rows, **({"sections": by_section} if sections else {})}
         )
+        return
+    _show(rows)
+    if sections:
+        _show_sections(by_section)
 
 
 def _show(rows: list[dict[str, Any]]) -> None:
@@ -165,24 +135,19 @@ def _show_sections(rows: list[dict[str, Any]]) -> None:
     out.print("one section closed, the others open", style="dim")
 
 
-def _draw(rows: list[dict[str, Any]], path: Path) -> None:
-    import altair as alt
+def reliance_chart(rows: list[dict[str, Any]]) -> Chart:
+    """Accuracy against the share of the book that is open, with the right book and with a wrong one."""
+    series = [
+        Series(f"{book} book", [(row["open"], row["accuracy"]) for row in these], colour, _intervals(these))
+        for colour, book in enumerate(("right", "wrong"))
+        if (these := [row for row in rows if row["book"] == book])
+    ]
+    axis = Axis("share of the book that is open", form="percent", low=0, high=1)
+    panel = Panel("Accuracy on the answer", axis, share("accuracy"), series, [Level(rows[0]["chance"], "chance")])
+    points = ", ".join(f"{y:.0%} at {x:.0%}" for x, y in series[0].points)
+    title = "How much the model leans on the book"
+    return Chart("reliance", title, f"Accuracy by the share that is open: {points}.", [panel])
 
-    from openbook.figures.theme import PALETTE, save
 
-    right = [row for row in rows if row["book"] == "right"]
-    axis = alt.Axis(format="%", values=sorted({row["open"] for row in rows}))
-    x = alt.X("open:Q", title="share of the book open", axis=axis)
-    y = alt.Y("accuracy:Q", title="accuracy on the answer").scale(domain=[0, 1])
-    base = alt.Chart(alt.Data(values=right)).encode(x=x)
-    band = base.mark_area(opacity=0.2, color=PALETTE[0]).encode(y="low:Q", y2="high:Q")
-    points = alt.OverlayMarkDef(color=PALETTE[0], size=60)
-    line = base.mark_line(point=points, color=PALETTE[0], strokeWidth=3).encode(y=y)
-    chance = base.mark_line(strokeDash=[4, 4], color="#8C8C8C").encode(y="chance:Q")
-    misled = alt.Chart(alt.Data(values=[row for row in rows if row["book"] == "wrong"])).encode(x="open:Q")
-    wrong = misled.mark_point(shape="cross", size=140, color=PALETTE[1], filled=True, opacity=1).encode(y="accuracy:Q")
-    spread = misled.mark_rule(color=PALETTE[1], strokeWidth=2).encode(y="low:Q", y2="high:Q")
-    title = alt.TitleParams(
-        "How much the model leans on the book", subtitle="line: right book; cross: wrong book; dashes: chance"
-    )
-    save(alt.layer(band, line, chance, spread, wrong).properties(width=460, height=300, title=title), path)
+def _intervals(rows: list[dict[str, Any]]) -> list[tuple[float, float]]:
+    return [(row["low"], row["high"]) for row in rows]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -12,39 +12,92 @@ from rich.table import Table
 from openbook.base.console import emit_json, err, out, progress
 from openbook.base.errors import InputError
 
-Settings = Annotated[list[str], Parameter(name=["--set", "-s"], negative="")]
-
 EXIT_NOT_CAPABLE = 1  # a student that cannot read is saved, but not called a reader
+
+Method = Literal["reading", "chain-of-thought"]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class RunFlags:
+    """What `learn` and `prepare` have in common.
+
+    Parameters
+    ----------
+    config
+        YAML file, or the name of a shipped config; flags and --set go over it.
+    model
+        Folder, run, shipped reader or Hugging Face name to start from; without it, a small model is made.
+    samples
+        Number of examples to train on; all of your data, or 10,000 of the task, by default.
+    learning_rate
+        Peak learning rate (with Muon, that of everything but the matrices).
+    depth
+        Number of levels of the task; a student has its own.
+    chars
+        Number of characters in each alphabet of the task; a student has its own.
+    seed
+        Seed of everything random.
+    out_folder
+        Folder of the run; runs/learn or runs/prepare by default.
+    set_
+        Any other setting as key=value, for instance --set training.batch_size=32; --settings lists them.
+    resume
+        Continue the unfinished run in the folder, bit for bit; its settings need not be given again.
+    allow_changes
+        Continue even if data, settings or tokenizer have changed since.
+    force
+        Replace an earlier run in the folder.
+    dry_run
+        Print the plan (steps, tokens, parameters, memory) and stop.
+    settings
+        List all settings with the values they would have, and stop.
+    json
+        Print one JSON object on standard output.
+    """
+
+    config: Path | None = None
+    model: str | None = None
+    samples: int | None = None
+    learning_rate: float | None = None
+    depth: int | None = None
+    chars: int | None = None
+    seed: int | None = None
+    out_folder: Annotated[Path | None, Parameter(name=["--out", "-o"])] = None
+    set_: Annotated[list[str], Parameter(name=["--set", "-s"], negative="")] = field(default_factory=list)
+    resume: bool = False
+    allow_changes: bool = False
+    force: bool = False
+    dry_run: bool = False
+    settings: Annotated[bool, Parameter(negative="")] = False
+    json: bool = False
+
+    def keys(self) -> dict[str, Any]:
+        """The settings that these flags stand for."""
+        return {
+            "model.path": self.model,
+            "samples": self.samples,
+            "training.learning_rate": self.learning_rate,
+            "task.depth": self.depth,
+            "task.chars": self.chars,
+            "seed": self.seed,
+        }
 
 
 def learn(
     *,
-    config: Path | None = None,
     data: Path | None = None,
-    model: str | None = None,
     curriculum: str | None = None,
-    samples: int | None = None,
     epochs: int | None = None,
-    learning_rate: float | None = None,
-    depth: int | None = None,
-    chars: int | None = None,
-    seed: int | None = None,
-    out_folder: Annotated[Path, Parameter(name=["--out", "-o"])] = Path("runs/learn"),
-    set_: Settings = [],  # noqa: B006 - cyclopts shows the default
     skip_bad: bool = False,
-    resume: bool = False,
-    allow_changes: bool = False,
-    force: bool = False,
-    dry_run: bool = False,
-    settings: Annotated[bool, Parameter(negative="")] = False,
-    json: bool = False,
+    flags: RunFlags = RunFlags(),  # noqa: B008 - it is frozen
 ) -> int:
     """Teach a model with the book open, closing it as training goes on.
 
     The loss is on the completion alone; the book is in the context until the curriculum takes it away. Leaves a run
     (config, versions, metrics, weights, hashes) in the folder `--out`.
 
-    Your own data, a small model made from scratch:
+    Your own data, with a small model made from scratch:
 
         openbook learn --data facts.jsonl --epochs 60 --out runs/facts
 
@@ -54,79 +107,23 @@ def learn(
 
     Parameters
     ----------
-    config
-        YAML file, or the name of a shipped config; flags and --set go over it.
     data
         JSONL file (or saved Hugging Face dataset) with prompt, completion and privileged_context; without it, the task.
-    model
-        Folder, run, shipped reader or Hugging Face name to start from; without it, a small Llama is made.
     curriculum
-        no-context, fixed:0.2, anneal, no-dropout, wrong-context or patient.
-    samples
-        Examples to train on; all of the data, or 10,000 of the task, by default.
+        How the book is closed: no-context, fixed:0.2, anneal, no-dropout, wrong-context or patient.
     epochs
-        Times every example is seen.
-    learning_rate
-        Peak learning rate (under Muon of all but the matrices, which have training.matrix_learning_rate).
-    depth
-        Levels of the task; a student's own, if it starts from one.
-    chars
-        Characters in each of the task's alphabets, likewise.
-    seed
-        Seed of everything random; --set task.codebook and task.seed can keep the codebook and the strings.
-    out_folder
-        Folder of the run.
-    set_
-        Any other setting as key=value, for instance --set training.batch_size=32; --settings lists them.
+        Number of times every example is seen.
     skip_bad
         Leave out records that cannot be read, and count them.
-    resume
-        Go on with an unfinished run in the folder, bit for bit; its settings need not be said again.
-    allow_changes
-        Go on even if data, settings or tokenizer have changed since.
-    force
-        Replace an earlier run in the folder.
-    dry_run
-        Print the plan (steps, tokens, parameters, memory) and stop.
-    settings
-        List all settings, for --set and config files, as they are with what else is said, and stop.
-    json
-        One JSON object on standard output.
     """
-    flags: dict[str, Any] = {
-        "data": data,
-        "model.path": model,
-        "curriculum": curriculum,
-        "samples": samples,
-        "training.epochs": epochs,
-        "training.learning_rate": learning_rate,
-        "task.depth": depth,
-        "task.chars": chars,
-        "seed": seed,
-        "skip_bad": skip_bad or None,
-    }
-    ask = _asked(dry_run, settings)
-    return _run(config, set_, flags, {}, out_folder, Going(force, resume, allow_changes), ask, json)
+    own = {"data": data, "curriculum": curriculum, "training.epochs": epochs, "skip_bad": skip_bad or None}
+    return _run(flags, own, {}, flags.out_folder or Path("runs/learn"))
 
 
 def prepare(
     *,
-    config: Path | None = None,
-    method: Literal["reading", "chain-of-thought"] | None = None,
-    model: str | None = None,
-    depth: int | None = None,
-    chars: int | None = None,
-    samples: int | None = None,
-    learning_rate: float | None = None,
-    seed: int | None = None,
-    out_folder: Annotated[Path, Parameter(name=["--out", "-o"])] = Path("runs/prepare"),
-    set_: Settings = [],  # noqa: B006
-    resume: bool = False,
-    allow_changes: bool = False,
-    force: bool = False,
-    dry_run: bool = False,
-    settings: Annotated[bool, Parameter(negative="")] = False,
-    json: bool = False,
+    method: Method | None = None,
+    flags: RunFlags = RunFlags(),  # noqa: B008
 ) -> int:
     """Teach a model to read: translation with a fresh random codebook in every example.
 
@@ -139,66 +136,47 @@ def prepare(
 
     Parameters
     ----------
-    config
-        YAML file, or the name of a shipped config; flags and --set go over it.
     method
         reading (the default, makes a student) or chain-of-thought (for any model; the default with --model or
         --config).
-    model
-        Folder, run or Hugging Face name to start from; without it, a small Llama is made.
-    depth
-        Levels of the task.
-    chars
-        Characters in each alphabet.
-    samples
-        Codebooks to train on, one example each (chain-of-thought only; reading ends when it is mastered).
-    learning_rate
-        Peak learning rate (chain-of-thought only).
-    seed
-        Seed of everything random.
-    out_folder
-        Folder of the run.
-    set_
-        Any other setting as key=value; --settings lists them.
-    resume
-        Go on with an unfinished run in the folder, bit for bit; its settings need not be said again.
-    allow_changes
-        Go on even if data, settings or tokenizer have changed since.
-    force
-        Replace an earlier run in the folder.
-    dry_run
-        Print the plan and stop.
-    settings
-        List all settings, for --set and config files, as they are with what else is said, and stop.
-    json
-        One JSON object on standard output.
     """
-    flags = {
-        "model.path": model,
-        "task.depth": depth,
-        "task.chars": chars,
-        "samples": samples,
-        "training.learning_rate": learning_rate,
-        "seed": seed,
-    }
-    if resume:
-        method = _method_of(out_folder, method)
-    method = method or ("reading" if model is None and config is None else "chain-of-thought")
+    from openbook.training.resolve import STAGE_ONE
+
+    folder = flags.out_folder or Path("runs/prepare")
+    if flags.resume:
+        method = _method_of(folder, method)
+    method = method or ("reading" if flags.model is None and flags.config is None else "chain-of-thought")
     if method == "reading":
-        _check_course(flags, set_, config)
-    from openbook.training.config import STAGE_ONE
-
-    stage = STAGE_ONE[method]
-    ask = _asked(dry_run, settings)
-    return _run(config, set_, flags, stage, out_folder, Going(force, resume, allow_changes), ask, json)
+        _check_course(flags)
+    return _run(flags, {}, STAGE_ONE[method], folder)
 
 
-Ask = Literal["plan", "settings"]
+def _run(flags: RunFlags, own: dict[str, Any], stage: dict[str, Any], folder: Path) -> int:
+    """Show the settings or the plan, or carry out the run; `stage` lies below all that the flags say."""
+    from openbook.api import config_for
+    from openbook.api import learn as start_run
+    from openbook.training.folder import RunFolder, StartMode
 
+    start = StartMode(flags.force, flags.resume, flags.allow_changes)
+    base = RunFolder(folder).read("config.json") if flags.resume else stage  # what is not given is as it was
+    config = config_for(file=flags.config, settings=flags.set_, base=base, **flags.keys(), **own)
+    if config.reading is not None and base.get("reading") is None:
+        raise InputError(
+            "`reading` is the course of `openbook prepare --method reading`, which makes a student from nothing: leave "
+            "it out here, or run that"
+        )
+    if flags.settings:
+        return _list_settings(config, flags.json)
+    if flags.dry_run:
+        return _show_course(config, flags.json) if config.reading is not None else _show_plan(config, flags.json)
+    from openbook.training.processes import is_first
 
-def _asked(dry_run: bool, settings: bool) -> Ask | None:
-    """What is to be told instead of carrying out a run."""
-    return "settings" if settings else "plan" if dry_run else None
+    if not is_first():  # one process speaks for all
+        start_run(config=config, out=folder, **vars(start))
+        return 0
+    run = start_run(config=config, out=folder, bar=progress, report=_report, **vars(start))
+    emit_json(run.result) if flags.json else _show_result(run.result)
+    return 0 if run.result.get("capable", True) else EXIT_NOT_CAPABLE
 
 
 def _list_settings(config: Any, json: bool) -> int:
@@ -207,112 +185,52 @@ def _list_settings(config: Any, json: bool) -> int:
     from openbook.curriculum import PRESETS
     from openbook.training.settings import listed
 
-    found = listed(type(config), config)
+    settings = listed(type(config), config)
     if json:
-        emit_json({"settings": found})
+        emit_json({"settings": settings})
         return 0
     table = Table("setting", "value", "meaning", box=None, header_style="bold", pad_edge=False)
-    for one in found:
-        value = one["value"] if isinstance(one["value"], str) else dumps(one["value"]).replace("null", "")
-        table.add_row(one["key"], value, "; ".join(filter(None, [", ".join(one["words"]), one["meaning"]])))
+    for setting in settings:
+        value = setting["value"] if isinstance(setting["value"], str) else dumps(setting["value"]).replace("null", "")
+        table.add_row(setting["key"], value, "; ".join(filter(None, [", ".join(setting["words"]), setting["meaning"]])))
     out.print(table)
     out.print(f"--curriculum sets all of curriculum.*: {', '.join(PRESETS)}", style="dim")
     return 0
 
 
-def _method_of(folder: Path, asked: str | None) -> Literal["reading", "chain-of-thought"]:
-    """How a run that is to go on was begun."""
+def _method_of(folder: Path, asked: Method | None) -> Method:
+    """The method of an unfinished run."""
     from openbook.training.folder import RunFolder
 
-    begun: Literal["reading", "chain-of-thought"] = (
-        "chain-of-thought" if RunFolder(folder).read("config.json").get("reading") is None else "reading"
-    )
-    if asked not in (None, begun):
-        raise InputError(f"{folder} was begun with --method {begun}, so it cannot go on with {asked}")
-    return begun
+    course = RunFolder(folder).read("config.json").get("reading")
+    method: Method = "chain-of-thought" if course is None else "reading"
+    if asked not in (None, method):
+        raise InputError(f"{folder} was started with --method {method}, so it cannot continue with {asked}")
+    return method
 
 
-def _check_course(flags: dict[str, Any], settings: list[str], file: Path | None) -> None:
-    """Refuse what a reading course would not look at."""
+def _check_course(flags: RunFlags) -> None:
+    """Refuse settings that a reading course does not use."""
     from openbook.training.settings import read_yaml
 
-    told = [key for key, value in flags.items() if value is not None]
-    told += [setting.partition("=")[0].strip() for setting in settings]
-    told += read_yaml(file) if file is not None else []
-    if idle := [key for key in told if key.split(".")[0] in ("model", "samples", "training")]:
+    given = [key for key, value in flags.keys().items() if value is not None]
+    given += [setting.partition("=")[0].strip() for setting in flags.set_]
+    given += read_yaml(flags.config) if flags.config is not None else []
+    if unused := [key for key in given if key.split(".")[0] in ("model", "samples", "training")]:
         raise InputError(
             "reading makes its own student, has rates of its own (under `reading`) and ends when it can read: leave "
-            f"out {', '.join(idle)}, or ask for --method chain-of-thought"
+            f"out {', '.join(unused)}, or ask for --method chain-of-thought"
         )
-
-
-@dataclass(frozen=True)
-class Going:
-    """How a run is begun: afresh, in place of an earlier one, or where one stopped."""
-
-    force: bool
-    resume: bool
-    allow_changes: bool
-
-
-def _run(
-    file: Path | None,
-    settings: list[str],
-    flags: dict[str, Any],
-    stage: dict[str, Any],
-    folder: Path,
-    going: Going,
-    ask: Ask | None,
-    json: bool,
-) -> int:
-    from openbook.training.config import RunConfig
-    from openbook.training.folder import RunFolder
-    from openbook.training.settings import configured
-
-    if going.resume and going.force:
-        raise InputError("--resume goes on with a run and --force replaces it: give one of them")
-    if going.allow_changes and not going.resume:
-        raise InputError("--allow-changes is about going on with a run: give --resume with it")
-    base = RunFolder(folder).read("config.json") if going.resume else stage  # what is not said again is as it was
-    config = configured(RunConfig, file, settings, flags, base)
-    if config.reading is not None and base.get("reading") is None:
-        raise InputError(
-            "`reading` is the course of `openbook prepare --method reading`, which makes a student from nothing: leave "
-            "it out here, or run that"
-        )
-    if ask == "settings":
-        return _list_settings(config, json)
-    if ask == "plan" and config.reading is not None:
-        return _show_course(config, json)
-    if ask == "plan":
-        from openbook.training.estimate import estimate
-
-        plan = estimate(config)
-        emit_json(plan) if json else _show_plan(plan)
-        return 0
-    if config.reading is not None:
-        from openbook.student.prepare import carry_out_reading as carry_out
-    else:
-        from openbook.training.run import carry_out
-
-    from openbook.training.processes import is_first
-
-    if not is_first():
-        carry_out(config, folder, **vars(going))
-        return 0
-    result = carry_out(config, folder, bar=progress, say=_say, **vars(going))
-    emit_json(result) if json else _show_result(result)
-    return 0 if result.get("capable", True) else EXIT_NOT_CAPABLE
 
 
 def _show_course(config: Any, json: bool) -> int:
     """The plan of a reading course: its stages. How many steps they take is not known beforehand."""
     from openbook.student.course import stages
-    from openbook.task.formats import check_vocabulary
+    from openbook.task.formats import format_named
     from openbook.task.inputs import check_lengths
 
     check_lengths(*config.task.lengths)
-    check_vocabulary(config.task.text, config.task.depth, config.task.chars)
+    format_named(config.task.text, config.task.depth, config.task.chars).check()
     course = [vars(stage) for stage in stages(config.task.depth, config.task.lengths, config.reading)]
     if json:
         emit_json({"stages": course, "most_steps": config.reading.most_steps})
@@ -327,7 +245,14 @@ def _show_course(config: Any, json: bool) -> int:
     return 0
 
 
-def _show_plan(plan: dict[str, Any]) -> None:
+def _show_plan(config: Any, json: bool) -> int:
+    """The plan of a training: steps, tokens, memory, and when the book closes."""
+    from openbook.training.estimate import estimate
+
+    plan = estimate(config)
+    if json:
+        emit_json(plan)
+        return 0
     table = Table("what", "how much", box=None, header_style="bold")
     for name in ("examples", "positions", "steps", "tokens_per_example", "targets_per_example", "tokens", "parameters"):
         table.add_row(name.replace("_", " "), f"{plan[name]:,}")
@@ -345,9 +270,10 @@ def _show_plan(plan: dict[str, Any]) -> None:
     for point in plan["schedule"]:
         schedule.add_row(*(f"{point[name]:.0%}" for name in ("progress", "closed", "without_book", "silent")))
     out.print(schedule)
+    return 0
 
 
-def _say(line: str) -> None:
+def _report(line: str) -> None:
     err.print(line, markup=False)
 
 

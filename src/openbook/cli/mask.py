@@ -62,26 +62,17 @@ def mask(
     json
         One JSON object on standard output.
     """
+    from openbook.api import config_for
     from openbook.base.errors import InputError
-    from openbook.training.config import RunConfig
+    from openbook.training.estimate import without_weights
     from openbook.training.mask import mask as masked
-    from openbook.training.models import load_shape, load_tokenizer, make_tokenizer, shape_of, thinks, window_of
-    from openbook.training.run import encoder_of, plan_of, sources_of
-    from openbook.training.settings import configured
 
     if not 0 <= progress <= 1:
         raise InputError(f"--progress is {progress}: training goes from 0 to 1")
     if examples < 1:
         raise InputError(f"--examples is {examples}: show at least one")
     flags: dict[str, Any] = {"data": data, "model.path": model, "curriculum": curriculum}
-    settings = configured(RunConfig, config, set_, flags)
-    source, _ = sources_of(settings)
-    plan = plan_of(settings, source)
-    path, think = settings.model.path, settings.think if thinks(source, settings.think) else None
-    tokenizer = load_tokenizer(path, think) if path else make_tokenizer(source, settings.think)
-    shape = load_shape(path) if path else shape_of(settings.model, source, len(tokenizer))
-    window = settings.training.max_length or window_of(shape)
-    encoder = encoder_of(settings, tokenizer, source, window)
+    plan, encoder, *_ = without_weights(config_for(file=config, settings=set_, **flags))
     first = min(int(progress * plan.total), max(0, plan.total - examples))
     shown = masked(plan, encoder, list(range(first, min(first + examples, plan.total))))
     checked = masked(plan, encoder, sorted({k * plan.total // CHECKED for k in range(CHECKED)}))

@@ -76,7 +76,7 @@ def reproduce(
     json
         Print one JSON object on standard output.
     """
-    from openbook.paper.reproduce import complete, plan_reproduction
+    from openbook.paper.reproduce import complete, load_studies, plan_reproduction
 
     if processes is not None and processes < 1:
         raise InputError(f"--processes is {processes}: use at least 1")
@@ -84,12 +84,7 @@ def reproduce(
     for name, path in (("--out", folder), ("--publish", publish)):
         if path is not None and path.exists() and not path.is_dir():
             raise InputError(f"{path} is a file: name a folder with {name}")
-    studies = []
-    if study:
-        from openbook.paper.study import load_study
-
-        studies = [load_study(file) for file in study]
-    planned = plan_reproduction(names, scale, folder, reader, studies)
+    planned = plan_reproduction(names, scale, folder, reader, load_studies(study))
     if list_:
         return _list(planned, json)
     if dry_run:

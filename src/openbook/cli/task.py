@@ -13,9 +13,9 @@ from rich.table import Table
 from openbook.base.console import emit_json, out, progress
 from openbook.base.errors import InputError
 from openbook.task.dataset import DatasetSpec
-from openbook.task.formats import CompactFormat, Format, ReleasedFormat
+from openbook.task.formats import CompactFormat, ReleasedFormat
 from openbook.task.phrasebook import Codebook
-from openbook.task.text import Chain
+from openbook.task.text import Chain, Format
 from openbook.task.writer import check_target, write_dataset
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -11,10 +13,11 @@ from rich.table import Table
 
 from openbook.base.console import emit_json, out, progress
 from openbook.figures.theme import check_path, save
-from openbook.theory.lemmas import SECTIONS, Result, select
-from openbook.theory.lemmas.check import Check
+from openbook.theory.lemmas import Check, Result, select
+from openbook.theory.lemmas.charts import decay_rows, lower_bound_chart
 
 FAILED = 1
+VERDICT = {True: "[green]holds[/green]", False: "[bold red]FAILS[/bold red]"}
 
 
 def theory(
@@ -35,100 +38,75 @@ def theory(
     Parameters
     ----------
     only
-        Run this check alone; repeat for several.
+        Run only the checks of these names, and show them in full.
     list_checks
-        Name the checks and what they claim, without running them.
+        List the checks and what they claim, without running them.
     seed
         Seed of the checks that draw random codebooks or inputs.
     chart
         Draw the lower bound (exact, the paper's, ours) to this file: .png, .svg or .html.
     json
-        One JSON object on standard output.
+        Print one JSON object on standard output.
     """
     check_path(chart)
-    chosen = select(only)
+    checks = select(only)
     if list_checks:
-        _list(chosen, json)
+        if json:
+            emit_json({"checks": [check.to_json() for check in checks]})
+        else:
+            _show(["claim, and where the paper makes it"], checks, [[f"[dim]{check.paper}[/dim]"] for check in checks])
         return 0
     results: list[Result] = []
-    with progress("checking", len(chosen)) as advance:
-        for one in chosen:
-            advance(0, note=one.name)
-            results.append(one.run(seed=seed))
+    with progress("checking", len(checks)) as advance:
+        for check in checks:
+            advance(0, note=check.name)
+            results.append(check.run(seed=seed))
             advance()
     if chart is not None:
-        from openbook.theory.lemmas.charts import lower_bound_chart
-
-        save(lower_bound_chart(), chart)
-    failed = [result for result in results if not result.holds]
+        save(lower_bound_chart(decay_rows()), chart)
+    held, seconds = sum(result.holds for result in results), round(sum(result.seconds for result in results), 2)
+    failed = len(results) - held
     if json:
-        emit_json(
-            {
-                "checks": [result.to_json() for result in results],
-                "hold": len(results) - len(failed),
-                "fail": len(failed),
-                "seconds": round(sum(result.seconds for result in results), 2),
-                "seed": seed,
-            }
-        )
+        rows = [result.to_json() for result in results]
+        emit_json({"checks": rows, "hold": held, "fail": failed, "seconds": seconds, "seed": seed})
     else:
-        _show(results, in_full=bool(only))
+        _show_in_full(results) if only else _show_all(results)
+        out.print(f"\n{held} of {len(results)} checks hold ({seconds:.1f} s)")
     return FAILED if failed else 0
 
 
-def _list(chosen: list[Check], json: bool) -> None:
-    if json:
-        emit_json({"checks": [one.to_json() for one in chosen]})
-        return
-    table = Table("check", "claim, and where the paper makes it", box=None, pad_edge=False)
-    for section, checks in SECTIONS.items():
-        members = [one for one in checks if one in chosen]
-        if members:
-            table.add_row(f"[bold]{section}[/bold]")
-        for one in members:
-            table.add_row(one.name, f"{escape(one.claim)}\n[dim]{one.paper}[/dim]")
+def _show(columns: Sequence[str], checks: Sequence[Check], cells: Sequence[Sequence[str]]) -> None:
+    """Print the checks by section; the first cell of each check stands below its claim, the others in columns."""
+    table = Table("check", *columns, box=None, pad_edge=False)
+    for section, members in itertools.groupby(zip(checks, cells, strict=True), key=lambda member: member[0].section):
+        table.add_row(f"[bold]{section}[/bold]")
+        for check, (below, *others) in members:
+            table.add_row(check.name, f"{escape(check.claim)}\n{below}", *others)
     out.print(table)
 
 
-def _verdict(result: Result) -> str:
-    return "[green]holds[/green]" if result.holds else "[bold red]FAILS[/bold red]"
+def _show_all(results: Sequence[Result]) -> None:
+    """A table in the order of the paper, then the remarks."""
+    cells = [
+        [f"[cyan]{escape(result.outcome.measured)}[/cyan] [dim]({result.check.method})[/dim]", VERDICT[result.holds]]
+        for result in results
+    ]
+    _show(["claim, and what was measured", "verdict"], [result.check for result in results], cells)
+    out.print("\n[bold]Remarks[/bold] (where the paper slips, the corrected statement is checked)")
+    for result in results:
+        if result.check.remark:
+            out.print(f"[bold]{result.check.name}[/bold]: {escape(result.check.remark)}")
 
 
-def _show(results: list[Result], in_full: bool) -> None:
-    """A table in the order of the paper, then the remarks; a few checks asked for by name are shown in full."""
-    if in_full:
-        for result in results:
-            _show_one(result)
-    else:
-        table = Table("check", "claim, and what was measured", "verdict", box=None, pad_edge=False)
-        done = {result.check.name: result for result in results}
-        for section, checks in SECTIONS.items():
-            table.add_row(f"[bold]{section}[/bold]")
-            for one in checks:
-                result = done[one.name]
-                found = f"[cyan]{escape(result.outcome.measured)}[/cyan] [dim]({one.method})[/dim]"
-                table.add_row(one.name, f"{escape(one.claim)}\n{found}", _verdict(result))
-        out.print(table)
-        out.print("\n[bold]Remarks[/bold] (slips of the paper are checked as corrected)")
-        for result in results:
-            if result.check.remark:
-                out.print(f"[bold]{result.check.name}[/bold]: {escape(result.check.remark)}")
-    held = sum(result.holds for result in results)
-    seconds = sum(result.seconds for result in results)
-    out.print(f"\n{held} of {len(results)} checks hold ({seconds:.1f} s)")
-
-
-def _show_one(result: Result) -> None:
-    one = result.check
-    table = Table.grid(padding=(0, 2))
-    table.add_row("[bold]check[/bold]", f"[bold]{one.name}[/bold]")
-    table.add_row("claim", escape(one.claim))
-    table.add_row("in the paper", one.paper)
-    table.add_row("method", one.method)
-    table.add_row("", escape(one.function.__doc__ or ""))
-    table.add_row("measured", escape(result.outcome.measured))
-    if one.remark:
-        table.add_row("remark", escape(one.remark))
-    table.add_row("verdict", f"{_verdict(result)} ({result.seconds:.2f} s)")
-    out.print(table)
-    out.print()
+def _show_in_full(results: Sequence[Result]) -> None:
+    """Everything that is known of each check, one after another."""
+    for result in results:
+        check, table = result.check, Table.grid(padding=(0, 2))
+        table.add_row("[bold]check[/bold]", f"[bold]{check.name}[/bold]")
+        texts = {"claim": check.claim, "in the paper": check.paper, "method": f"{check.method}\n{check.how}"}
+        texts |= {"measured": result.outcome.measured, "remark": check.remark}
+        for label, text in texts.items():
+            if text:
+                table.add_row(label, escape(text))
+        table.add_row("verdict", f"{VERDICT[result.holds]} ({result.seconds:.2f} s)")
+        out.print(table, "")

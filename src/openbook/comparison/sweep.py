@@ -31,7 +31,8 @@ from openbook.base.console import Bar, no_bar
 from openbook.base.errors import InputError
 from openbook.base.files import differences, write_json
 from openbook.training.config import RunConfig, Strict
-from openbook.training.folder import ERROR, MARKS, RunFolder
+from openbook.training.folder import ERROR, MARKS, RunFolder, StartMode
+from openbook.training.resolve import resolve
 from openbook.training.settings import make_room, over, read_yaml, set_key, validated
 
 
@@ -70,7 +71,7 @@ def members(sweep: SweepConfig, folder: Path) -> list[Member]:
             set_key(settings, key, value)
         name = ",".join(f"{key.rpartition('.')[2]}={_file_name(value)}" for key, value in values.items())
         try:
-            config = validated(RunConfig, settings)
+            config = resolve(settings)
         except InputError as error:
             raise InputError(f"{name}: {error}") from None
         result.append(Member(name, values, config, folder / name))
@@ -89,11 +90,9 @@ def _file_name(value: Any) -> str:
 
 def start_or_resume(config: RunConfig, folder: Path, bar: Bar = no_bar) -> dict[str, Any]:
     """Train the run that a config describes, or resume it if it is in the folder; returns its result."""
-    if config.reading is not None:
-        from openbook.student.prepare import carry_out_reading as train
-    else:
-        from openbook.training.run import carry_out as train
-    return train(config, folder, resume=all((folder / name).exists() for name in MARKS), bar=bar)
+    from openbook.training.run import execute
+
+    return execute(config, folder, StartMode(resume=all((folder / name).exists() for name in MARKS)), bar=bar)
 
 
 def train_member(settings: dict[str, Any], folder: Path, threads: int) -> None:

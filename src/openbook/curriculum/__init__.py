@@ -1,9 +1,18 @@
 """The curriculum: which pieces of the book are open at a position of training, a pure function of (seed, position)."""
 
 from openbook.curriculum.choice import HEADER, Opened, choose, open_fragments, silenced
-from openbook.curriculum.plan import Chooser, SamplingPlan
+from openbook.curriculum.plan import Chooser, SamplingPlan, curriculum_for
 from openbook.curriculum.schedule import Schedule, ScheduleField
-from openbook.curriculum.settings import PARAMETERS, PRESETS, SPREADS, Curriculum, curriculum_named, preset
+from openbook.curriculum.settings import (
+    PARAMETERS,
+    PRESETS,
+    SPREADS,
+    Curriculum,
+    curriculum_named,
+    expanded,
+    preset,
+    text_settings,
+)
 
 __all__ = [
     "HEADER",
@@ -17,8 +26,11 @@ __all__ = [
     "Schedule",
     "ScheduleField",
     "choose",
+    "curriculum_for",
     "curriculum_named",
+    "expanded",
     "open_fragments",
     "preset",
     "silenced",
+    "text_settings",
 ]

@@ -8,8 +8,9 @@ resuming cannot change what is trained on.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,14 +18,24 @@ from numpy.typing import NDArray
 from openbook.base.errors import InputError
 from openbook.base.randomness import Keyed, keyed_words, permutations, words
 from openbook.book.example import Example
-from openbook.book.shelf import NONE, Shelf, Source
+from openbook.book.shelf import NONE, Shelf
+from openbook.book.source import Source
 from openbook.curriculum.choice import HEADER, Opened, choose, thought_counts
-from openbook.curriculum.settings import Curriculum
+from openbook.curriculum.settings import PRESETS, Curriculum, expanded
 
 Positions = NDArray[np.int64]
 
 # A curriculum of one's own: (example, progress, generator) -> the open pieces of each section, in order.
 Chooser = Callable[[Example, float, np.random.Generator], Sequence[Sequence[int]]]
+
+
+def curriculum_for(value: Curriculum | Chooser | str | Mapping[str, Any], source: Source) -> Curriculum | Chooser:
+    """A curriculum by name, by its settings, or as it is."""
+    if isinstance(value, str):
+        return Curriculum.for_source(value, source)
+    if isinstance(value, Mapping):
+        return Curriculum(**expanded(dict(value)))
+    return value
 
 
 @dataclass(frozen=True)
@@ -81,8 +92,12 @@ class SamplingPlan:
                 f"positions are 0..{self.total - 1}, but {positions.min()}..{positions.max()} was asked for"
             )
         indices = self.indices(positions)
-        if not isinstance(self.curriculum, Curriculum):
-            return self._chosen(self.curriculum, positions, indices)
+        rule = self.curriculum if not isinstance(self.curriculum, Curriculum) else self.curriculum.rule
+        if isinstance(rule, str):
+            rule = cast(Chooser, PRESETS[rule])
+        if rule is not None:
+            return self._chosen(rule, positions, indices)
+        assert isinstance(self.curriculum, Curriculum)
         keyed = keyed_words(self.seed, "curriculum")
         if self.curriculum.wrong:
             shelf = self.source.wrong(indices, keyed.block(positions, HEADER)[:, 4:])

@@ -17,13 +17,16 @@ and one of ours, for books of many sections that build on each other:
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSerializer
 
-from openbook.base.errors import InputError, nearest
+from openbook.base.errors import InputError
+from openbook.base.registry import Registry
+from openbook.book.source import Source
 from openbook.curriculum.schedule import Schedule, ScheduleField
 
 SPREADS = {"all": 0.0, "one": 1.0, "coin": 0.5}  # share of the examples whose closed pieces are all of one section
@@ -48,32 +51,40 @@ class Curriculum(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", arbitrary_types_allowed=True)
 
     candidates: Literal["all", "needed"] = Field(
-        "needed", description="which pieces may be shown: all, or those the example needs and a share of the others"
+        "needed",
+        description="Show all pieces, or those that the example needs and a share of the others",
     )
-    others: float = Field(0.0, ge=0, le=1, description="share of the pieces not needed that are shown as well")
-    drop: ScheduleField = Field(Schedule(((0.0, 0.0),)), description="share of the shown pieces that is closed")
+    others: float = Field(0.0, ge=0, le=1, description="Share of the pieces not needed that are shown as well")
+    drop: ScheduleField = Field(Schedule(((0.0, 0.0),)), description="Share of the shown pieces that is closed")
     spread: SpreadField = Field(
         "all",
-        description="drop from all sections, from one at random, or toss a fair coin between the two; a schedule is "
-        "the chance of 'one'",
+        description="Close pieces in all sections, in one at random, or toss a coin; a schedule is the chance of 'one'",
     )
     lean: float = Field(
         1.0,
         ge=1e-6,
         le=1e6,
-        description="where pieces of one section close: how many times as often it is the first section as the last, "
-        "in even ratios between",
+        description="Where pieces of one section close: how many times as often in the first section as in the last",
     )
     rounding: Literal["floor", "chance"] = Field(
         "floor",
-        description="of a share that is no whole number of pieces: down, as in the paper, or down or up by chance, so "
-        "that it is right on average",
+        description="Round a share that is no whole number of pieces down, as the paper does, or by chance, which is "
+        "right on average",
     )
-    order: Literal["shuffled", "given"] = Field("shuffled", description="order of the open pieces in a section")
-    wrong: bool = Field(False, description="show a book that misleads")
+    order: Literal["shuffled", "given"] = Field("shuffled", description="Order of the open pieces in a section")
+    wrong: bool = Field(False, description="Show a book that misleads")
     silence: ScheduleField = Field(
-        Schedule(((0.0, 1.0),)), description="share of the words of a chain of thought replaced by thinking tokens"
+        Schedule(((0.0, 1.0),)), description="Share of the words of a chain of thought replaced by thinking tokens"
     )
+    rule: str | None = Field(
+        None, description="Name of a registered function that chooses the open pieces, in place of all of the above"
+    )
+
+    @classmethod
+    def for_source(cls, name: str, source: Source, **changes: Any) -> Curriculum:
+        """A preset as it suits the examples: a text of one's own keeps its order, and few pieces close by chance."""
+        own = {} if source.uniform else text_settings(name)
+        return cls(**{**preset(name), **own, **changes})
 
     def alone(self, progress: ArrayLike) -> NDArray[np.float64]:
         """Chance that an example's closed pieces are all of one section."""
@@ -82,7 +93,8 @@ class Curriculum(BaseModel):
         return np.full(np.shape(progress), SPREADS[self.spread])
 
 
-PRESETS: dict[str, dict[str, Any]] = {
+PRESETS: Registry[dict[str, Any] | Callable[..., Any]] = Registry("curriculum")
+_PAPER: dict[str, dict[str, Any]] = {
     "no-context": {"candidates": "needed", "drop": "1"},
     "fixed": {"candidates": "needed", "drop": "0.2", "spread": "coin"},
     "anneal": {"candidates": "needed", "others": 0.25, "drop": "0@0,1@0.6", "spread": "coin"},
@@ -96,6 +108,8 @@ PRESETS: dict[str, dict[str, Any]] = {
         "lean": 6.0,
     },
 }
+for _name, _settings in _PAPER.items():
+    PRESETS.register(_name)(_settings)
 PARAMETERS = {"fixed"}  # presets that take a rate: fixed:0.2
 
 
@@ -105,10 +119,31 @@ def curriculum_named(name: str, **changes: Any) -> Curriculum:
 
 
 def preset(name: str) -> dict[str, Any]:
-    """The settings that a name stands for."""
+    """The settings that a name stands for; a registered function is a rule that chooses the open pieces itself."""
     base, _, parameter = name.partition(":")
-    if base not in PRESETS:
-        raise InputError(f"there is no curriculum '{base}' ({', '.join(PRESETS)}){nearest(base, PRESETS)}")
+    settings = PRESETS[base]
     if parameter and base not in PARAMETERS:
-        raise InputError(f"curriculum '{base}' takes no parameter, but '{name}' gives one")
-    return {**PRESETS[base], "drop": parameter} if parameter else PRESETS[base]
+        raise InputError(f"curriculum '{base}' takes no parameter, but '{name}' gives one: write '{base}'")
+    if callable(settings):
+        return {"rule": base}
+    return {**settings, "drop": parameter} if parameter else settings
+
+
+def expanded(value: Any) -> Any:
+    """The settings of a curriculum that a config names: by a preset, or by an object that may start from a `preset`."""
+    try:
+        if isinstance(value, str):
+            return preset(value)
+        if isinstance(value, dict) and "preset" in value:
+            return {**preset(str(value["preset"])), **{k: v for k, v in value.items() if k != "preset"}}
+    except InputError as error:
+        raise ValueError(str(error)) from None
+    return value
+
+
+def text_settings(name: str) -> dict[str, Any]:
+    """What suits a text of one's own: it keeps its order, and few pieces close by chance and not all at once."""
+    base = name.partition(":")[0]
+    settings = PRESETS.get(base, {})
+    tosses_coin = isinstance(settings, dict) and settings.get("spread") == "coin"
+    return {"order": "given", "rounding": "chance", **({"spread": "all"} if tosses_coin else {})}

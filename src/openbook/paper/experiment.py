@@ -10,6 +10,7 @@ Rows are all that is kept, so that charts and claims are made from the files alo
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -84,4 +85,4 @@ class Experiment:
 
     def command(self, scale: Scale) -> str:
         """The command that runs it."""
-        return f"openbook reproduce {f'--study {self.study}' if self.study else self.name} --scale {scale}"
+        return f"openbook reproduce {f'--study {shlex.quote(self.study)}' if self.study else self.name} --scale {scale}"

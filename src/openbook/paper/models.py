@@ -149,20 +149,18 @@ class Models:
 
     def config(self, model: TaughtModel) -> RunConfig:
         """The config of the run that teaches a model."""
-        from openbook.training.config import RunConfig
-        from openbook.training.settings import configured
+        from openbook.training.resolve import configured
 
         path = {"model.path": str(self.reader(model.reader))} if model.reader else {}
-        return configured(RunConfig, model.base, [], {**path, **model.settings})
+        return configured(model.base, [], {**path, **model.settings})
 
     def reader_config(self, name: str) -> RunConfig:
         """The config of the run that makes a reader."""
-        from openbook.training.config import STAGE_ONE, RunConfig
-        from openbook.training.settings import configured
+        from openbook.training.resolve import STAGE_ONE, configured
 
         if (task := reading_task(name)) is None:
-            return configured(RunConfig, name, [], {})
-        return configured(RunConfig, None, [], task, STAGE_ONE["reading"])
+            return configured(name, [], {})
+        return configured(None, [], task, STAGE_ONE["reading"])
 
     def make_reader(self, name: str, report: Report) -> None:
         """Teach a model to read, or go on with it."""
@@ -218,18 +216,19 @@ def weights_of(path: Path) -> Path:
 
 def name_of(path: Path) -> str | None:
     """The name of a student's folder, as student-3-8; None if it holds no student."""
-    from openbook.training.config import student_at
+    from openbook.training.families import task_of
 
-    task = student_at(path) if weights_of(path).exists() else None
+    task = task_of(path) if weights_of(path).exists() else None
     kinds = {text: kind for kind, text in TEXT_OF.items()}
     return f"{kinds[task['text']]}-{task['depth']}-{task['chars']}" if task else None
 
 
 def unmet_task(path: Path) -> TaskConfig | None:
     """A student's task with a codebook that no experiment teaches; other models name their task themselves."""
-    from openbook.training.config import TaskConfig, student_at
+    from openbook.training.config import TaskConfig
+    from openbook.training.families import task_of
 
-    task = student_at(path)
+    task = task_of(path)
     return TaskConfig(**task, codebook=STRANGE_CODEBOOK) if task else None
 
 

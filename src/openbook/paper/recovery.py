@@ -99,7 +99,7 @@ def _behaved(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
     """What the skill itself gives away: the student and its controls, attacked through questions alone."""
     from openbook.audit.arms import config_of, load_subject
     from openbook.audit.run import Settings, attacked, attacks_for, report, secrets_of
-    from openbook.training.run import sources_of
+    from openbook.training.sources import sources_of
 
     places = dict(zip(config["arms"], (models.place(spec) for spec in config["learned"]), strict=True))
     settings = config_of(places["trained"])

@@ -53,7 +53,8 @@ def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
     """
     from openbook.training.exam import examine
     from openbook.training.models import load_placed, window_of
-    from openbook.training.run import EXAM_START, encoder_of, reopen, task_source
+    from openbook.training.reopen import reopen
+    from openbook.training.sources import EXAM_START, encoder_for, task_source
 
     count = config["exam"]
     settings, model, encoder, source = reopen(models.place(config["learned"][0]), samples=count)
@@ -65,7 +66,7 @@ def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
     rows = [{**labels, **{key: getattr(row, key) for key in KEPT}} for row in exam]
     if config["model"] == READER:
         fresh = task_source(settings.task.model_copy(update={"codebook": "fresh"}), count, EXAM_START)
-        encoder = encoder_of(settings, encoder.tokenizer, fresh, settings.training.max_length or window_of(model))
+        encoder = encoder_for(settings, encoder.tokenizer, fresh, settings.training.max_length or window_of(model))
         (row,) = examine(model, encoder, fresh, settings.curriculum, (1.0,), False, count, settings.seed)
         rows.append({**labels, **{key: getattr(row, key) for key in KEPT}, "book": FRESH})
     return rows

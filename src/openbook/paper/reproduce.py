@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from openbook.base.errors import InputError
+from openbook.base.errors import InputError, nearest
 from openbook.base.jobs import Event, Job, run_jobs
 from openbook.paper import EXPERIMENTS, select
 from openbook.paper.experiment import SCALES, Experiment, Scale
@@ -89,6 +89,8 @@ def plan_reproduction(
 
     `reader` is used instead of the shipped one.
     """
+    if scale not in SCALES:
+        raise InputError(f"there is no scale '{scale}' ({', '.join(SCALES)}){nearest(scale, SCALES)}")
     if names or studies:
         experiments = [*(select(names) if names else []), *studies]
     else:
@@ -265,6 +267,27 @@ def complete(
         published=published,
         not_published=left,
     )
+
+
+def reproduce(
+    names: Sequence[str],
+    scale: Scale,
+    out: Path,
+    reader: Path | None = None,
+    studies: Sequence[Path] = (),
+    **options: Any,
+) -> Outcome:
+    """Plan the named experiments and the studies in files, and do what is missing; options are those of `complete`."""
+    return complete(plan_reproduction(names, scale, out, reader, load_studies(studies)), **options)
+
+
+def load_studies(files: Sequence[Path]) -> list[Experiment]:
+    """The experiments that study files describe."""
+    if not files:
+        return []
+    from openbook.paper.study import load_study
+
+    return [load_study(Path(file)) for file in files]
 
 
 def _check_gpu(scale: Scale, jobs: Sequence[Job]) -> None:

@@ -56,7 +56,8 @@ def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
     from openbook.task.source import Translations
     from openbook.training.exam import examine
     from openbook.training.models import window_of
-    from openbook.training.run import encoder_of, reopen
+    from openbook.training.reopen import reopen
+    from openbook.training.sources import encoder_for
 
     settings, model, first, _ = reopen(models.place(config["learned"][0]))
     task = settings.task
@@ -70,7 +71,7 @@ def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
             task.depth, task.chars, config["exam"], codebook, task.lengths, task.seed, task.text, task.chain,
             EXAM_START, (level, rules),
         )  # fmt: skip
-        encoder = encoder_of(settings, first.tokenizer, source, settings.training.max_length or window_of(model))
+        encoder = encoder_for(settings, first.tokenizer, source, settings.training.max_length or window_of(model))
         exam = examine(model, encoder, source, settings.curriculum, (0.0, 1.0), False, config["exam"], settings.seed)
         kept = ("open", "accuracy", "low", "high", "chance")
         rows += [{**labels, "test": name, **{key: getattr(row, key) for key in kept}} for row in exam]

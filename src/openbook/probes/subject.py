@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openbook.base.errors import InputError, nearest
-from openbook.book.shelf import NONE, Shelf, Source
+from openbook.book.shelf import NONE, Shelf
+from openbook.book.source import Source
 from openbook.curriculum import Curriculum, Opened, SamplingPlan
 from openbook.task.source import Translations
 from openbook.training.batches import Item, items
@@ -20,9 +21,9 @@ from openbook.training.encode import Encoder
 from openbook.training.exam import condition
 from openbook.training.folder import RunFolder
 from openbook.training.models import load_placed, window_of
-from openbook.training.run import EXAM_START, encoder_of, recorded_source, records_of, task_source, told_date
 from openbook.training.settings import validated
 from openbook.training.shipped import located
+from openbook.training.sources import EXAM_START, encoder_for, recorded_date, recorded_source, records_of, task_source
 
 SHOWN = Curriculum(candidates="needed", others=0.25)  # of the task, for a checkpoint that no run says more about
 
@@ -153,6 +154,6 @@ def open_subject(
         source = recorded_source(Path(path), config)
     model, tokenizer = load_placed(name, config.model.dtype)
     window = config.training.max_length or window_of(model)
-    encoder = encoder_of(config, tokenizer, source, window, told_date(Path(path)) if is_run(path) else None)
+    encoder = encoder_for(config, tokenizer, source, window, recorded_date(Path(path)) if is_run(path) else None)
     trained_on = config.samples if is_run(path) and config.reading is None else None
     return Subject(name, model, encoder, source, config.curriculum, config.seed if seed is None else seed, trained_on)

@@ -3,31 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from pathlib import Path
+from signal import SIGTERM
 from typing import Any
 
 import torch
 
 from openbook.base.console import Bar, no_bar
 from openbook.base.errors import InputError, StoppedError
+from openbook.book.shelf import Bank
 from openbook.student.reading import Lesson
 from openbook.training import checkpoint
+from openbook.training.checkpoint import Checkpoint
 from openbook.training.config import RunConfig
 from openbook.training.encode import Encoder
-from openbook.training.exam import Row, examine
-from openbook.training.folder import RunFolder
+from openbook.training.exam import ExamInterrupted, Row, examine
+from openbook.training.folder import AFRESH, RunFolder, StartMode
 from openbook.training.processes import check_alone
-from openbook.training.resume import stopping_at_signals
-from openbook.training.run import (
-    EXAM_START,
-    accuracy_of,
-    data_record,
-    sources_of,
-    taken_up,
-    task_source,
-    where_to_start,
-)
+from openbook.training.run import Report, accuracy_of, create_or_resume, where_to_start
+from openbook.training.signals import stop_signal, stopping_at_signals
+from openbook.training.sources import EXAM_START, data_record, sources_of, task_source
 
 LOG_EVERY = 10  # steps
 CHECKPOINT_EVERY = 100
@@ -43,76 +38,38 @@ class _NoSchedule:
         """Nothing to load."""
 
 
-def carry_out_reading(
+def run_course(
     config: RunConfig,
     folder: Path,
-    force: bool = False,
-    resume: bool = False,
-    allow_changes: bool = False,
+    start: StartMode = AFRESH,
+    *,
     bar: Bar = no_bar,
-    say: Callable[[str], None] = lambda line: None,
+    report: Report = lambda line: None,
 ) -> dict[str, Any]:
     """Teach a student to read and leave a run in `folder`; returns the keys of `openbook prepare --json`."""
     if config.reading is None or config.task is None:
         raise InputError("this config has no reading course: give it a `reading`")
     check_alone("a reading course")
-    RunFolder(folder).check_writable() if resume else RunFolder(folder).check_free(force)
-    source, exam_source = sources_of(config)
+    RunFolder(folder).check_writable() if start.resume else RunFolder(folder).check_free(start.force)
     task = config.task
     lesson = Lesson(task.depth, task.chars, task.lengths, config.seed, config.reading, task.text)
-    settings, data = config.model_dump(mode="json"), data_record(source, lesson.course.tokenizer)
-    if resume and allow_changes and (found := checkpoint.newest(RunFolder(folder).checkpoints)):
-        checkpoint.check_fits(found, lesson.model)
-    run = taken_up(folder, settings, data, allow_changes) if resume else RunFolder.create(folder, settings, data, force)
+    source, exam_source = sources_of(config)
+    if start.resume and start.allow_changes and (last := checkpoint.newest(RunFolder(folder).checkpoints)):
+        checkpoint.check_fits(last, lesson.model)
+    run = create_or_resume(config, folder, start, data_record(source, lesson.course.tokenizer))
     if run.finished:
-        say(f"{folder} is finished already")
+        report(f"{folder} is finished already")
         return {"run": str(folder), **run.read("result.json")}
-    encoder = Encoder(lesson.course.tokenizer, exam_source.bank, think=config.think, loss=config.training.loss)
-
-    def sit() -> list[Row]:
-        """An exam of its own each time: one that is sat until it is passed says too much."""
-        exam, book = config.exam, config.curriculum
-        questions = task_source(task, exam.samples, EXAM_START + lesson.exams * exam.samples, exam_source.bank)
-        shares = (0.0, 1.0)
-        return examine(
-            lesson.reader(), encoder, questions, book, shares, False, exam.samples, config.seed, exam.batch_size
-        )
-
-    with run.lock(), stopping_at_signals() as stopped:
-        found = where_to_start(run, say) if resume else None
-        if found is not None:
-            checkpoint.load_weights(found, lesson.model)
-            checkpoint.load_optimizer(found, lesson.optimizer, _NoSchedule())
-            lesson.restore(checkpoint.read_state(found)["lesson"])
-        started, busy = time.perf_counter(), time.process_time()
-        with bar("learning to read", len(lesson.stages)) as advance:
-            advance(lesson.stage)
-            while stopped() is None:
-                if lesson.finished:
-                    rows = sit()
-                    if (
-                        accuracy_of(rows).open_book >= config.reading.capable
-                        or lesson.step >= config.reading.most_steps
-                    ):
-                        break
-                    lesson.go_on()
-                before = lesson.stage
-                metrics = lesson.take_step()
-                if lesson.step % LOG_EVERY == 0:
-                    run.log(step=lesson.step, stage=lesson.stage + 1, levels=lesson.levels, **metrics)
-                    known = " ".join(f"{share:.2f}" for share in metrics["accuracy"])
-                    advance(0, note=f"step {lesson.step}, {lesson.levels} levels, accuracy {known}")
-                advance(lesson.stage - before)
-                if lesson.step % CHECKPOINT_EVERY == 0:
-                    _save(run, lesson)
-        number = stopped()
-        if number is not None:
-            _save(run, lesson)
-            raise StoppedError(f"stopped at step {lesson.step}, which is saved; go on with --resume", number)
-        seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - busy
-        model, tokenizer = lesson.reader(), lesson.course.tokenizer
-        accuracy = vars(accuracy_of(rows))
-        run.save_model(model.to(getattr(torch, config.reading.kept)), tokenizer)
+    with run.lock(), stopping_at_signals():
+        begin = where_to_start(run, report) if start.resume else None
+        if begin is not None:
+            _restore(lesson, begin)
+        clock = time.perf_counter(), time.process_time()
+        rows = _learn_to_read(config, lesson, run, exam_source.bank, bar)
+        seconds, cpu_seconds = time.perf_counter() - clock[0], time.process_time() - clock[1]
+        reader = lesson.reader().to(getattr(torch, config.reading.kept))
+        run.save_model(reader, lesson.course.tokenizer)
+        accuracy = accuracy_of(rows)
         result = {
             "steps": lesson.step,
             "samples": lesson.samples,
@@ -124,11 +81,66 @@ def carry_out_reading(
             "chance": rows[0].chance,
             "seconds": round(seconds, 2),
             "cpu_seconds": round(cpu_seconds, 2),
-            "resumed_from": found.step if found is not None else 0,  # seconds are of what came after it
+            "resumed_from": begin.step if begin is not None else 0,  # seconds are of what came after it
         }
         run.finish(result)
         run.drop_checkpoints()  # not before: until then they are all there is
     return {"run": str(folder), **result}
+
+
+def _learn_to_read(config: RunConfig, lesson: Lesson, run: RunFolder, bank: Bank, bar: Bar) -> list[Row]:
+    """Take steps until an exam is passed or the course has lasted too long; returns the rows of the last exam."""
+    assert config.reading is not None
+    settings = config.reading
+    with bar("learning to read", len(lesson.stages)) as advance:
+        advance(lesson.stage)
+        while stop_signal() is None:
+            if lesson.finished:
+                try:
+                    rows = _exam(config, lesson, bank)
+                except ExamInterrupted:
+                    break
+                if accuracy_of(rows)["open_book"] >= settings.capable or lesson.step >= settings.most_steps:
+                    return rows
+                lesson.go_on()
+            stage = lesson.stage
+            metrics = lesson.take_step()
+            if lesson.step % LOG_EVERY == 0:
+                run.log(step=lesson.step, stage=lesson.stage + 1, levels=lesson.levels, **metrics)
+                known = " ".join(f"{share:.2f}" for share in metrics["accuracy"])
+                advance(0, note=f"step {lesson.step}, {lesson.levels} levels, accuracy {known}")
+            advance(lesson.stage - stage)
+            if lesson.step % CHECKPOINT_EVERY == 0:
+                _save(run, lesson)
+    _save(run, lesson)
+    message = f"stopped at step {lesson.step}, which is saved; go on with --resume"
+    raise StoppedError(message, stop_signal() or int(SIGTERM))
+
+
+def _exam(config: RunConfig, lesson: Lesson, bank: Bank) -> list[Row]:
+    """An exam of its own each time: one that is sat until it is passed says too much."""
+    assert config.task is not None
+    exam = config.exam
+    questions = task_source(config.task, exam.samples, EXAM_START + lesson.exams * exam.samples, bank)
+    encoder = Encoder(lesson.course.tokenizer, bank, think=config.think, loss=config.training.loss)
+    return examine(
+        lesson.reader(),
+        encoder,
+        questions,
+        config.curriculum,
+        (0.0, 1.0),
+        wrong=False,
+        samples=exam.samples,
+        seed=config.seed,
+        batch_size=exam.batch_size,
+        stopped=lambda: stop_signal() is not None,
+    )
+
+
+def _restore(lesson: Lesson, begin: Checkpoint) -> None:
+    checkpoint.load_weights(begin, lesson.model)
+    checkpoint.load_optimizer(begin, lesson.optimizer, _NoSchedule())
+    lesson.restore(checkpoint.read_state(begin)["lesson"])
 
 
 def _save(run: RunFolder, lesson: Lesson) -> None:

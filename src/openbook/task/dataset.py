@@ -28,10 +28,10 @@ from openbook.base.errors import InputError
 from openbook.base.randomness import words
 from openbook.book.text import Kind, render
 from openbook.task.alphabet import alphabets
-from openbook.task.formats import Format, ReleasedFormat
+from openbook.task.formats import ReleasedFormat
 from openbook.task.inputs import check_lengths, random_inputs
 from openbook.task.phrasebook import Codebook
-from openbook.task.text import Chain
+from openbook.task.text import Chain, Format
 from openbook.task.translate import output, translate
 
 Book = dict[str, list[dict[str, Any]]]
@@ -92,7 +92,7 @@ class DatasetSpec:
         return {
             "record_version": 1,
             "format": self.text.layout.name,
-            **asdict(self.text),
+            **asdict(self.text),  # type: ignore[call-overload]  # every format is a dataclass
             "samples": self.samples,
             "start": self.start,
             "seed": self.seed,

@@ -1,8 +1,8 @@
-"""Formats: the words that a translation is written in, from the released code's sentences to a student's few words.
+"""The text formats of a translation, one class each.
 
 released    full sentences, rules ` A B -> K L;`, a fixed number of thinking tokens
 compact     one word for each character, for a tiny model's vocabulary
-composite   a student's: a rule is one word `AB>KL`, strings are written bigram by bigram
+composite   for the student: a rule is one word `AB>KL`, strings are written bigram by bigram
 pairs       the same with two words for a rule, `AB KL`
 letters     the same with one word for each character, `A B K L`
 """
@@ -13,16 +13,21 @@ import itertools
 from dataclasses import dataclass
 from typing import Literal
 
-from openbook.base.errors import InputError, nearest
+from openbook.base.errors import InputError
+from openbook.base.registry import Registry
+from openbook.book.source import Vocabulary
 from openbook.book.text import LAYOUTS, THINK, Kind
 from openbook.task.alphabet import alphabets
-from openbook.task.text import READ, Slot, Writer
+from openbook.task.text import PAD, READ, Format, Slot
 
 MOST_RULES = 2_000_000  # for which a vocabulary has a word each
 
+FORMATS: Registry[type[Format]] = Registry("text format")
 
+
+@FORMATS.register("released")
 @dataclass(frozen=True)
-class ReleasedFormat(Writer):
+class ReleasedFormat(Format):
     """The released code's text: full sentences, rules ` A B -> K L;`, `thoughts` thinking tokens for each level."""
 
     depth: int
@@ -35,7 +40,6 @@ class ReleasedFormat(Writer):
         return [f"Dictionary used from language {i + 1} to language {i + 2}" for i in range(self.depth)]
 
     def rule(self, rule: str) -> str:
-        """A rule `a b -> C D` as the text of a piece."""
         return f"{rule};"
 
     def preamble(self, task: int) -> str:
@@ -63,8 +67,9 @@ class ReleasedFormat(Writer):
         return [*slots, Slot(Kind.ANSWER, level=self.depth), Slot(Kind.WORDS, ";")]
 
 
+@FORMATS.register("compact")
 @dataclass(frozen=True)
-class CompactFormat(Writer):
+class CompactFormat(Format):
     """Words for a tiny model's word-level vocabulary: a rule is `A B K L` (4 tokens) or `A B -> K L ;` (6 tokens).
 
     The alphabets differ, so a rule needs no heading to tell its level. A thought is as long as the string it stands
@@ -77,14 +82,8 @@ class CompactFormat(Writer):
     think: str = THINK
     layout = LAYOUTS["compact"]
 
-    def section_names(self) -> list[str]:
-        return [f"level {i + 1}" for i in range(self.depth)]
-
     def rule(self, rule: str) -> str:
         return rule.replace(" -> ", " ") if self.tokens_per_rule == 4 else f"{rule} ;"
-
-    def preamble(self, task: int) -> str:
-        return "<BOOK>"
 
     def prompt_template(self, task: int) -> list[Slot]:
         return [Slot(Kind.PROMPT, f" {READ}"), Slot(Kind.PROMPT, level=0), Slot(Kind.PROMPT, " <WRITE>")]
@@ -93,14 +92,15 @@ class CompactFormat(Writer):
         thoughts = [Slot(Kind.THOUGHT, level=level) for level in range(1, self.depth)]
         return [*thoughts, Slot(Kind.ANSWER, level=self.depth)]
 
-    def vocabulary(self) -> list[str]:
+    def vocabulary(self) -> Vocabulary:
         """Every word this format can write."""
         symbols = [symbol for alphabet in alphabets(self.depth, self.chars) for symbol in alphabet]
-        return ["<BOOK>", READ, "<WRITE>", self.think, "->", ";", *symbols]
+        return Vocabulary(["<BOOK>", READ, "<WRITE>", "->", ";", *symbols, PAD])
 
 
+@FORMATS.register("composite")
 @dataclass(frozen=True)
-class CompositeFormat(Writer):
+class CompositeFormat(Format):
     """Coarse words for the student: a rule is one word, `AB>KL`, and a string is written bigram by bigram.
 
     The slots of the answer are the last thought and every answer word but the last, so that each word stands one place
@@ -112,16 +112,14 @@ class CompositeFormat(Writer):
     think: str = THINK
     layout = LAYOUTS["compact"]
     unit = 2
-
-    def section_names(self) -> list[str]:
-        return [f"level {i + 1}" for i in range(self.depth)]
+    chains = ("silent",)
+    family = "openbook_student"
+    writable = False
+    complete = True
 
     def rule(self, rule: str) -> str:
         left, right = rule.split(" -> ")
         return f"{left.replace(' ', '')}>{right.replace(' ', '')}"
-
-    def preamble(self, task: int) -> str:
-        return "<BOOK>"
 
     def prompt_template(self, task: int) -> list[Slot]:
         return [Slot(Kind.PROMPT, level=0, unit=self.unit)]
@@ -130,12 +128,21 @@ class CompositeFormat(Writer):
         thoughts = [Slot(Kind.THOUGHT, level=level, unit=self.unit) for level in range(1, self.depth)]
         return [*thoughts, Slot(Kind.THOUGHT, self.think), Slot(Kind.ANSWER, level=self.depth, unit=self.unit)]
 
-    def vocabulary(self) -> list[str]:
+    def vocabulary(self) -> Vocabulary:
         """Every word in the order of its number: output bigrams, other bigrams, special words, rules."""
-        check_vocabulary("composite", self.depth, self.chars)
+        self.check()
         bigrams = self._words()
         rules = [f"{x}>{y}" for i in range(self.depth) for x in bigrams[i] for y in bigrams[i + 1]]
-        return [*self._unruled(), *rules]
+        return Vocabulary([*self._unruled(), *rules], complete=True)
+
+    def check(self) -> None:
+        """Refuse a task with too many possible rules to have a word for each."""
+        super().check()
+        if not self.writable and (rules := self.depth * self.chars**4) > MOST_RULES:
+            raise InputError(
+                f"MLT({self.depth}, {self.chars}) has {rules:,} possible rules, too many for a word each (at most "
+                f"{MOST_RULES:,}): use fewer characters, or set task.text to pairs or letters"
+            )
 
     def _words(self) -> list[list[str]]:
         """The words of strings, alphabet by alphabet."""
@@ -148,9 +155,12 @@ class CompositeFormat(Writer):
         return [*output, *itertools.chain(*others), "<PAD>", "<UNK>", "<BOOK>", self.think]
 
 
+@FORMATS.register("pairs")
 @dataclass(frozen=True)
 class PairsFormat(CompositeFormat):
     """Words for a student that writes: every bigram is one word, a rule is two, `AB KL`, and `<READ>` ends the book."""
+
+    writable = True
 
     def rule(self, rule: str) -> str:
         return super().rule(rule).replace(">", " ")
@@ -158,11 +168,12 @@ class PairsFormat(CompositeFormat):
     def prompt_template(self, task: int) -> list[Slot]:
         return [Slot(Kind.PROMPT, f" {READ}"), *super().prompt_template(task)]
 
-    def vocabulary(self) -> list[str]:
+    def vocabulary(self) -> Vocabulary:
         """Every word in the order of its number: as above, without rules."""
-        return [*self._unruled(), READ]
+        return Vocabulary([*self._unruled(), READ], complete=True)
 
 
+@FORMATS.register("letters")
 @dataclass(frozen=True)
 class LettersFormat(PairsFormat):
     """Ordinary text for a student that writes: every character is one word, a rule is four, `A B K L`."""
@@ -173,31 +184,6 @@ class LettersFormat(PairsFormat):
         return rule.replace(" -> ", " ")
 
 
-Format = ReleasedFormat | CompactFormat | CompositeFormat
-FORMATS = ("released", "compact", "composite", "pairs", "letters")
-STUDENT_TEXTS = ("composite", "pairs", "letters")  # for a vocabulary made for the task
-
-
-def check_vocabulary(text: str, depth: int, chars: int) -> None:
-    """Refuse alphabets for which there are too few symbols, or too many possible rules to have a word for each."""
-    alphabets(depth, chars)
-    if text == "composite" and (rules := depth * chars**4) > MOST_RULES:
-        raise InputError(
-            f"MLT({depth}, {chars}) has {rules:,} possible rules, too many for a word each (at most {MOST_RULES:,}): "
-            "use fewer characters, or a text of words, task.text=pairs or letters"
-        )
-
-
 def format_named(name: str, depth: int, chars: int) -> Format:
     """The text format of that name for MLT(depth, chars)."""
-    if name == "released":
-        return ReleasedFormat(depth, chars)
-    if name == "compact":
-        return CompactFormat(depth, chars)
-    if name == "composite":
-        return CompositeFormat(depth, chars)
-    if name == "pairs":
-        return PairsFormat(depth, chars)
-    if name == "letters":
-        return LettersFormat(depth, chars)
-    raise InputError(f"there is no format '{name}' ({', '.join(FORMATS)}){nearest(name, FORMATS)}")
+    return FORMATS[name](depth, chars)  # type: ignore[call-arg]  # a format is made from these two

@@ -18,9 +18,10 @@ from openbook.base.errors import InputError
 from openbook.base.randomness import permutations, words
 from openbook.book.example import Example, Piece, Section
 from openbook.book.shelf import CODE, NONE, Bank, Fragments, Shelf
+from openbook.book.source import Source, Tokenize, Vocabulary
 from openbook.book.text import Kind
 from openbook.task.alphabet import alphabets
-from openbook.task.formats import STUDENT_TEXTS, Format, format_named
+from openbook.task.formats import format_named
 from openbook.task.inputs import check_lengths, random_inputs, subset_inputs
 from openbook.task.phrasebook import Codebook, Table, sample_tables
 from openbook.task.text import PAD, Chain, Slot
@@ -28,7 +29,7 @@ from openbook.task.translate import Translation, translate_batch
 
 
 @dataclass(eq=False)
-class Translations:
+class Translations(Source):
     """`count` translations of MLT(depth, chars), numbered; number i is the same however it is asked for."""
 
     depth: int
@@ -43,18 +44,25 @@ class Translations:
     only: tuple[int, tuple[int, ...]] | None = None  # a level from 0, and the rules that strings may use there
     bank: Bank = field(default_factory=Bank, repr=False)
 
+    uniform = True
+    can_mislead = True
+
     def __post_init__(self) -> None:
         check_lengths(*self.lengths)
-        if self.text in STUDENT_TEXTS and self.chain == "explicit":
+        self.format = format_named(self.text, self.depth, self.chars)
+        if self.chain not in self.format.chains:
             raise InputError(f"the {self.text} format has no explicit chain of thought: use text compact or released")
         if self.only is not None and self.codebook is None:
             raise InputError("strings are restricted to rules of one codebook, but every example has its own")
-        self.format: Format = format_named(self.text, self.depth, self.chars)
+        self.task = {"text": self.text, "depth": self.depth, "chars": self.chars}
+        self.family, self.writable = self.format.family, self.format.writable
+        self.has_thoughts = self.depth > 1
+        self.one_book = self.codebook is not None
+        self.fingerprint = self._fingerprint()
         self._letters = alphabets(self.depth, self.chars)
         self._tables = _FragmentTables(self)
 
-    @property
-    def fingerprint(self) -> str:
+    def _fingerprint(self) -> str:
         settings: list[object] = [self.depth, self.chars, self.count, self.lengths, self.seed]
         settings += [self.text, self.chain, self.start]
         tables = b"fresh" if self.codebook is None else self.codebook.tables.tobytes()
@@ -66,19 +74,48 @@ class Translations:
         """Characters in a word of a string."""
         return self.format.unit
 
-    @property
-    def has_thoughts(self) -> bool:
-        return self.depth > 1
-
-    @property
-    def can_mislead(self) -> bool:
-        return True
-
     def __len__(self) -> int:
         return self.count
 
     def where(self, index: int) -> str:
         return f"example {index + self.start}"
+
+    def section_names(self, indices: NDArray[np.int64]) -> list[list[str]]:
+        return [[f"level {level + 1}" for level in range(self.depth)]] * len(indices)
+
+    def vocabulary(self) -> Vocabulary | None:
+        return self.format.vocabulary()
+
+    def score(self, guess: NDArray[np.int64], truth: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """The characters of a bigram are judged apart, as in the paper; a word of another alphabet is all wrong."""
+        if self.unit == 1:
+            return super().score(guess, truth)
+        same_alphabet = guess // self.chars**2 == truth // self.chars**2
+        first, second = (guess // self.chars == truth // self.chars, guess % self.chars == truth % self.chars)
+        return np.stack([first, second & same_alphabet], axis=1)
+
+    def chance(self, tokenize: Tokenize) -> float | None:
+        """1/n, unless a tokenizer spells characters with several tokens, some of which many characters share."""
+        words = [f" {character}" for character in self._letters[-1]]
+        spelled = self.unit == 1 and any(len(tokens) > 1 for tokens in tokenize(words))
+        return None if spelled else 1 / self.chars
+
+    def overlap(self, exam: Source) -> float:
+        """Tasks with few short strings draw some of them twice.
+
+        A fresh codebook makes another example of the same string, and where strings are long none is drawn twice.
+        """
+        if not isinstance(exam, Translations) or self.codebook is None:
+            return 0.0
+        if 1000 * self.count * exam.count < self.chars ** self.lengths[0]:
+            return 0.0
+        known = {string for start in range(0, self.count, 4096) for string in self._strings(start, 4096)}
+        questions = exam._strings(0, exam.count)
+        return sum(string in known for string in questions) / len(questions)
+
+    def _strings(self, start: int, count: int) -> list[bytes]:
+        drawn, _ = self.translations(np.arange(start, min(start + count, self.count)))
+        return [s[:size].tobytes() for s, size in zip(drawn.strings[:, 0], drawn.lengths.tolist(), strict=True)]
 
     def translations(self, indices: NDArray[np.int64]) -> tuple[Translation, Table]:
         """The strings of these examples and the tables they were translated with ([depth, n²] or one for each)."""

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from openbook.base.errors import InputError
-from openbook.book.text import Kind, Part
+from openbook.book.source import Vocabulary
+from openbook.book.text import Kind, Layout, Part
+from openbook.task.alphabet import alphabets
 
 PAD = "*"
 READ = "<READ>"  # ends the book: what follows is to be translated
@@ -39,17 +41,43 @@ class Slot:
         return Part(self.kind, "".join(f" {word}" for word in padded))
 
 
-class Writer:
-    """What the formats share: their text is their templates, filled in."""
+class Format:
+    """A text format. It says its templates; prompt and completion are the templates filled in."""
 
+    depth: int
+    chars: int
     think: str
+    layout: Layout
     unit = 1  # characters in a word of a string
+    chains: tuple[Chain, ...] = ("silent", "explicit")
+    family = "llama"  # of the models that are made for this format
+    writable = True  # whether rules are made of words that a completion can have
+    complete = False  # whether models have no other words than those of the format
+
+    def section_names(self) -> list[str]:
+        return [f"level {i + 1}" for i in range(self.depth)]
+
+    def rule(self, rule: str) -> str:
+        """A rule `a b -> C D` as the text of a piece."""
+        raise NotImplementedError
+
+    def preamble(self, task: int) -> str:
+        """What stands before the book."""
+        return "<BOOK>"
 
     def prompt_template(self, task: int) -> list[Slot]:
         raise NotImplementedError
 
     def completion_template(self) -> list[Slot]:
         raise NotImplementedError
+
+    def vocabulary(self) -> Vocabulary | None:
+        """The words of the format; None for ordinary text."""
+        return None
+
+    def check(self) -> None:
+        """Refuse alphabets for which there are too few symbols."""
+        alphabets(self.depth, self.chars)
 
     def prompt(self, task: int, source: Sequence[str]) -> str:
         """The question about one input."""

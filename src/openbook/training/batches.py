@@ -94,7 +94,9 @@ class Collator:
         ordered = sorted(batch, key=lambda item: len(item.ids))  # stable: equal lengths keep the order of positions
         micro = [self.pad(ordered[k : k + self.micro]) for k in range(0, len(ordered), self.micro)]
         targets = sum(int((item.labels[1:] != IGNORED).sum()) for item in batch)
-        return {"micro_batches": micro, "targets": targets, "positions": [item.position for item in batch]}
+        tokens = sum(len(item.ids) for item in batch)
+        positions = [item.position for item in batch]
+        return {"micro_batches": micro, "targets": targets, "tokens": tokens, "positions": positions}
 
     def pad(self, batch: Sequence[Item]) -> dict[str, Tensor]:
         longest = max(len(item.ids) for item in batch)

@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -32,12 +32,12 @@ _RNG = "rng."
 
 
 @dataclass(frozen=True)
-class Found:
-    """The checkpoint to go on from, and what was wrong with newer ones."""
+class Checkpoint:
+    """A whole checkpoint to go on from, and what was wrong with newer ones."""
 
     folder: Path
     step: int
-    passed_over: list[str]
+    passed_over: list[str] = field(default_factory=list)
 
 
 def save(
@@ -48,8 +48,10 @@ def save(
     scheduler: Any,
     extra: dict[str, Any],
     generators: dict[str, torch.Tensor] | None = None,
+    kept: int = KEPT,
+    protected: int | None = None,
 ) -> Path:
-    """Write the checkpoint of a step under `folder`, then remove all but the newest ones.
+    """Write the checkpoint of a step under `folder`, then remove all but the newest `kept` and the `protected` step.
 
     `generators` are the states of every process's generators, one row each; this process's own if not given.
     """
@@ -59,7 +61,7 @@ def save(
     moments |= {_RNG + name: state.contiguous() for name, state in states.items()}
     folder.mkdir(parents=True, exist_ok=True)
     _check_space(folder, sum(t.numel() * t.element_size() for t in [*weights.values(), *moments.values()]))
-    target = folder / f"step-{step:08d}"
+    target = folder / name_of(step)
     with written_aside(target) as aside:
         aside.mkdir()
         save_file(weights, aside / "model.safetensors")
@@ -68,9 +70,14 @@ def save(
         (aside / "state.json").write_text(json.dumps(state))
         hashes = {path.name: file_hash(path) for path in sorted(aside.iterdir())}
         (aside / "manifest.json").write_text(json.dumps(hashes))
-    for old in sorted(_complete(folder))[:-KEPT]:
-        shutil.rmtree(old)
+    for old in sorted(_complete(folder))[:-kept]:
+        if protected is None or old.name != name_of(protected):
+            shutil.rmtree(old)
     return target
+
+
+def name_of(step: int) -> str:
+    return f"step-{step:08d}"
 
 
 def generator_states() -> dict[str, torch.Tensor]:
@@ -136,13 +143,20 @@ def unfinished(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.glob(".step-*.writing"))
 
 
-def newest(folder: Path) -> Found | None:
+def at(path: Path) -> Checkpoint:
+    """The checkpoint in a folder; one that is damaged is refused."""
+    if (problem := _damage(path)) is not None:
+        raise InputError(f"{path} is not a whole checkpoint: {problem}")
+    return Checkpoint(path, int(path.name.removeprefix("step-")))
+
+
+def newest(folder: Path) -> Checkpoint | None:
     """The newest checkpoint that is whole; None when there is none at all."""
     passed_over: list[str] = []
     for path in sorted(_complete(folder), reverse=True):
         problem = _damage(path)
         if problem is None:
-            return Found(path, int(path.name.removeprefix("step-")), passed_over)
+            return Checkpoint(path, int(path.name.removeprefix("step-")), passed_over)
         passed_over.append(f"{path.name}: {problem}")
     if passed_over:
         raise InputError(f"no checkpoint in {folder} is whole: {'; '.join(passed_over)}")
@@ -161,52 +175,52 @@ def _damage(path: Path) -> str | None:
     return f"{', '.join(sorted(missing))} missing" if missing else None
 
 
-def read_state(found: Found) -> dict[str, Any]:
-    return json.loads((found.folder / "state.json").read_text())
+def read_state(start: Checkpoint) -> dict[str, Any]:
+    return json.loads((start.folder / "state.json").read_text())
 
 
-def check_fits(found: Found, model: Any) -> None:
+def check_fits(start: Checkpoint, model: Any) -> None:
     """Refuse a checkpoint of a model of another shape, before anything of a run is touched."""
     own = {name: list(tensor.shape) for name, tensor in _weights(model).items()}
-    with safe_open(found.folder / "model.safetensors", "pt") as file:
+    with safe_open(start.folder / "model.safetensors", "pt") as file:
         saved = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118 - not a dictionary
     for name in [*saved, *own]:
         there, here = saved.get(name, "not there"), own.get(name, "not there")
         if there != here:
             raise InputError(
-                f"{found.folder} is of another model: {name} was {there} and is {here}; go on with the model that the "
+                f"{start.folder} is of another model: {name} was {there} and is {here}; go on with the model that the "
                 "run began with"
             )
 
 
-def load_weights(found: Found, model: Any) -> None:
+def load_weights(start: Checkpoint, model: Any) -> None:
     """Put the checkpoint's weights into the model; tied weights follow."""
-    missing, unexpected = model.load_state_dict(load_file(found.folder / "model.safetensors"), strict=False)
+    missing, unexpected = model.load_state_dict(load_file(start.folder / "model.safetensors"), strict=False)
     absent = set(missing) - _tied_names(model)
     if absent or unexpected:
-        raise InputError(f"{found.folder} does not fit the model: {sorted(absent | set(unexpected))[:3]}")
+        raise InputError(f"{start.folder} does not fit the model: {sorted(absent | set(unexpected))[:3]}")
 
 
 def _tied_names(model: Any) -> set[str]:
     return set(model.state_dict()) - set(_weights(model))
 
 
-def load_optimizer(found: Found, optimizer: Any, scheduler: Any) -> None:
-    state = read_state(found)
-    tensors = load_file(found.folder / "optimizer.safetensors")
+def load_optimizer(start: Checkpoint, optimizer: Any, scheduler: Any) -> None:
+    state = read_state(start)
+    tensors = load_file(start.folder / "optimizer.safetensors")
     optimizer.load_state_dict(_joined(tensors, state["optimizer"]))
     scheduler.load_state_dict(state["scheduler"])
 
 
-def processes_of(found: Found) -> int:
+def processes_of(start: Checkpoint) -> int:
     """How many processes trained together when the checkpoint was written."""
-    with safe_open(found.folder / "optimizer.safetensors", "pt") as file:
+    with safe_open(start.folder / "optimizer.safetensors", "pt") as file:
         return file.get_slice(f"{_RNG}cpu").get_shape()[0]
 
 
-def load_generators(found: Found, process: int = 0) -> None:
+def load_generators(start: Checkpoint, process: int = 0) -> None:
     """Put back one process's generators; one that was not there takes the place of another, and goes on from it."""
-    with safe_open(found.folder / "optimizer.safetensors", "pt") as file:
+    with safe_open(start.folder / "optimizer.safetensors", "pt") as file:
         for name in file.keys():  # noqa: SIM118 - not a dictionary
             if name.startswith(_RNG):
                 states = file.get_tensor(name)

@@ -11,11 +11,11 @@ from numpy.typing import NDArray
 
 from openbook.base.console import Bar, no_bar
 from openbook.base.errors import InputError
-from openbook.book.shelf import CODE, NONE, Shelf, Source
+from openbook.book.shelf import CODE, NONE, Shelf
+from openbook.book.source import Source
 from openbook.book.text import Kind
 from openbook.curriculum import Curriculum, SamplingPlan
 from openbook.curriculum.schedule import Schedule
-from openbook.task.source import Translations
 from openbook.training.config import RunConfig
 from openbook.training.encode import Encoder, is_unknown
 from openbook.training.shipped import shipped_readers
@@ -32,7 +32,8 @@ class Fit:
     prompts: int = 0  # cut at their start
     unknown: int = 0  # examples whose target has words that the vocabulary lacks
 
-    def told(self, window: int | None) -> list[str]:
+    def warnings(self, window: int | None) -> list[str]:
+        """What does not fit, in sentences."""
         lines = []
         if self.pieces:
             lines.append(
@@ -56,10 +57,10 @@ def check_targets(
     `learned`, so is one with words that the vocabulary lacks. Examples of the task are all alike: a few will do.
     """
     chunk = 512
-    count = min(count, chunk) if isinstance(source, Translations) else min(count, len(source))
+    count = min(count, chunk) if source.uniform else min(count, len(source))
     words = min(rate for _, rate in curriculum.silence.points)  # thoughts take most room when they are least silent
-    told = {"silence": Schedule.parse(words), "wrong": False, "drop": Schedule.parse(0)}
-    plan = SamplingPlan(source, curriculum.model_copy(update=told))
+    widest_book = {"silence": Schedule.parse(words), "wrong": False, "drop": Schedule.parse(0)}
+    plan = SamplingPlan(source, curriculum.model_copy(update=widest_book))
     ever_open = not always_closed(curriculum)
     fit = Fit(count)
     with bar("checking", count) as advance:
@@ -104,25 +105,6 @@ def always_closed(curriculum: Curriculum) -> bool:
     return all(rate == 1 for _, rate in curriculum.drop.points)
 
 
-def seen_in_training(training: Source, exam: Source) -> float:
-    """Share of the exam's strings that training has too: tasks with few short strings draw some of them twice.
-
-    A fresh codebook makes another example of the same string, and where strings are long none is drawn twice.
-    """
-    if not isinstance(training, Translations) or not isinstance(exam, Translations) or training.codebook is None:
-        return 0.0
-    if 1000 * training.count * exam.count < training.chars ** training.lengths[0]:
-        return 0.0
-    known = {string for start in range(0, training.count, 4096) for string in _strings(training, start)}
-    asked = _strings(exam, 0, exam.count)
-    return sum(string in known for string in asked) / len(asked)
-
-
-def _strings(source: Translations, start: int, count: int = 4096) -> list[bytes]:
-    drawn, _ = source.translations(np.arange(start, min(start + count, source.count)))
-    return [s[:size].tobytes() for s, size in zip(drawn.strings[:, 0], drawn.lengths.tolist(), strict=True)]
-
-
 def check_kept(config: RunConfig, folder: Path) -> None:
     """Refuse to replace a folder that holds what the run starts from."""
     sources = {"model.path": config.model.path, "data": config.data, "exam.data": config.exam.data}
@@ -148,14 +130,14 @@ def warnings_of(
 ) -> list[str]:
     """What does not stop a run, but should be known to whoever reads its figures; `exam_fit`: of an exam's own file."""
     lines = []
-    if not getattr(source, "has_books", True) and not always_closed(config.curriculum):
+    if not source.has_books and not always_closed(config.curriculum):
         lines.append(
             "no record has a privileged_context, so there is no book to close: this is plain fine-tuning (rename the "
             "column that holds the book, or say --curriculum no-context)"
         )
-    lines += fit.told(window)
+    lines += fit.warnings(window)
     if exam_fit is not None:
-        lines += [f"exam: {line}" for line in exam_fit.told(window)]
+        lines += [f"exam: {line}" for line in exam_fit.warnings(window)]
         if exam_fit.unknown:
             lines.append(
                 f"exam: {exam_fit.unknown:,} answers of {exam_fit.examples:,} have words that the model's vocabulary "

@@ -26,6 +26,7 @@ from openbook.training.chat import Frame, History, date_of_now, frame_of
 IGNORED = -100  # the label of a token without loss
 
 Tokens = NDArray[np.int64]
+Loss = Literal["completion", "answer", "everything"]
 _CARRIES_LOSS = np.array([kind in COMPLETION_KINDS for kind in Kind])
 _WITH_LOSS = {
     "completion": _CARRIES_LOSS,
@@ -152,10 +153,10 @@ class Encoder:
         max_length: int | None = None,
         think: str = THINK,
         chat: bool | None = None,
-        loss: Literal["completion", "answer", "everything"] = "completion",
+        loss: Loss = "completion",
         today: str | None = None,
     ) -> None:
-        """`today`: the date that a chat template tells, if not that of now; it stays the same while this lives."""
+        """`today` is the date that a chat template inserts, such as 2026-01-31; the current date by default."""
         if max_length is not None and max_length < 2:
             raise InputError(f"max_length is {max_length}: a window holds at least two tokens")
         self.tokenizer, self.bank, self.max_length, self.think = tokenizer, bank, max_length, think
@@ -164,8 +165,12 @@ class Encoder:
         self.today = today or date_of_now()
         self.frame: Frame = frame_of(tokenizer, None, self.chat, self.today)
         self._frames: dict[Any, Frame] = {None: self.frame}
-        self.with_loss = _WITH_LOSS[loss]
+        self.loss, self.with_loss = loss, _WITH_LOSS[loss]
         self.start = bank.number(tokenizer.bos_token or tokenizer.eos_token or "")
+
+    def of_bank(self, bank: Bank) -> Encoder:
+        """The same encoder for the fragments of another source."""
+        return Encoder(self.tokenizer, bank, self.max_length, self.think, self.chat, self.loss, self.today)
 
     @property
     def dated(self) -> bool:

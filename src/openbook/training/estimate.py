@@ -10,23 +10,15 @@ import torch
 from transformers import AutoModelForCausalLM
 
 from openbook.base.errors import InputError
-from openbook.book.shelf import NONE, Source
+from openbook.book.shelf import NONE
+from openbook.book.source import Source
 from openbook.curriculum import Curriculum, SamplingPlan
 from openbook.curriculum.schedule import Schedule
 from openbook.training.config import RunConfig
 from openbook.training.encode import IGNORED, Encoder
-from openbook.training.models import (
-    check_window,
-    freeze,
-    llama_config,
-    load_shape,
-    load_tokenizer,
-    make_tokenizer,
-    shape_of,
-    thinks,
-    window_of,
-)
-from openbook.training.run import plan_of, sources_of
+from openbook.training.families import family_of, llama_shape
+from openbook.training.models import check_window, freeze, load_shape, load_tokenizer, make_tokenizer, window_of
+from openbook.training.sources import plan_for, sources_of
 
 PROBED = 128  # positions looked at, spread evenly over training
 COUNTED = 1024  # positions at a time
@@ -36,7 +28,7 @@ BYTES = {"float32": 4, "bfloat16": 2, "auto": 2}
 def estimate(config: RunConfig) -> dict[str, Any]:
     """The plan of a run. Where a model's files are not at hand, its shape in the config stands in for them."""
     config.check_start()
-    plan, encoder, shape, exact = _set_up(config)
+    plan, encoder, shape, exact = without_weights(config)
     lengths, targets, dropped, cut = _probe(plan, encoder)
     steps = -(-plan.total // config.training.step_size)
     freeze(shape, config.training.freeze)
@@ -81,20 +73,20 @@ def _without_book(plan: SamplingPlan, closing: Curriculum, progress: float) -> f
 
 def tokens_of(config: RunConfig) -> int:
     """The tokens that a run trains on, counted over all positions with the tokenizer it has."""
-    plan, encoder, _, _ = _set_up(config)
+    plan, encoder, _, _ = without_weights(config)
     chunks = np.array_split(np.arange(plan.total), -(-plan.total // COUNTED))
     return sum(int(encoder.encode(*plan.at(chunk), plan.namer(chunk)).ends[-1]) for chunk in chunks)
 
 
-def _set_up(config: RunConfig) -> tuple[SamplingPlan, Encoder, Any, bool]:
-    """What is trained on and how it is encoded, a weightless model, and whether the tokenizer is the model's own."""
+def without_weights(config: RunConfig) -> tuple[SamplingPlan, Encoder, Any, bool]:
+    """Plan, encoder and a model without weights, and whether the tokenizer is the model's own."""
     source, _ = sources_of(config)
     tokenizer, shape, exact = _shape(config, source)
     check_window(shape, config.training.max_length)
     window = config.training.max_length or window_of(shape)
     chat = config.chat if exact else False
     encoder = Encoder(tokenizer, source.bank, window, config.think, chat, config.training.loss)
-    return plan_of(config, source), encoder, shape, exact
+    return plan_for(config, source), encoder, shape, exact
 
 
 def _shape(config: RunConfig, source: Source) -> tuple[Any, Any, bool]:
@@ -102,10 +94,11 @@ def _shape(config: RunConfig, source: Source) -> tuple[Any, Any, bool]:
     if config.model.path is None:
         tokenizer = make_tokenizer(source, config.think)
         with torch.device("meta"):
-            return tokenizer, AutoModelForCausalLM.from_config(shape_of(config.model, source, len(tokenizer))), True
+            shape = family_of(source.family).shape(config.model, source, len(tokenizer))
+            return tokenizer, AutoModelForCausalLM.from_config(shape), True
     vocabulary = config.model.vocabulary
     try:  # with a shape to fall back on, a dry run does not wait for a hub that may be out of reach
-        think = config.think if thinks(source, config.think) else None
+        think = config.think if source.has_thoughts else None
         tokenizer = load_tokenizer(config.model.path, think, local=vocabulary is not None)
         with torch.device("meta"):
             shape = load_shape(config.model.path, local=vocabulary is not None)
@@ -114,7 +107,7 @@ def _shape(config: RunConfig, source: Source) -> tuple[Any, Any, bool]:
         if vocabulary is None:
             raise
         with torch.device("meta"):
-            shape = AutoModelForCausalLM.from_config(llama_config(config.model, vocabulary))
+            shape = AutoModelForCausalLM.from_config(llama_shape(config.model, vocabulary))
         return make_tokenizer(source, config.think, texts=50), shape, False
 
 
@@ -133,7 +126,7 @@ def memory(
     shape = shape.get_text_config()
     width = 2 if config.training.bf16 else BYTES[config.model.dtype]
     trained = trained if config.model.lora is None else parameters * 0.02
-    outputs = getattr(shape, "outputs", shape.vocab_size)
+    outputs = family_of(shape.model_type).logits(shape)
     micro = min(config.training.micro_batch_size, config.training.step_size)
     tokens = micro * longest
     inner = getattr(shape, "intermediate_size", None) or 4 * shape.hidden_size

@@ -19,18 +19,21 @@ import torch
 
 from openbook.base.errors import InputError
 from openbook.base.intervals import clustered, wilson
-from openbook.book.shelf import CODE, NONE, Source
+from openbook.book.shelf import CODE, NONE
+from openbook.book.source import Source
 from openbook.book.text import Kind
 from openbook.curriculum import Curriculum, SamplingPlan
 from openbook.curriculum.schedule import Schedule
-from openbook.task.alphabet import alphabets
-from openbook.task.source import Translations
 from openbook.training.batches import Collator, Item, items, pad_id_of
 from openbook.training.encode import IGNORED, Encoder
 from openbook.training.targets import target_logits
 
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 NAMES = 24  # sections of more names than these are entries of one list, and are told apart by number
+
+
+class ExamInterrupted(Exception):  # noqa: N818 - not an error, but a request that was granted
+    """An exam was asked to stop between two batches."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +93,7 @@ def examine(
     batch_size: int = 64,
     generate: bool = False,
     advance: Callable[..., None] = lambda *_, **__: None,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> list[Row]:
     """Sit the exam: a row for every share of the book, and one with a wrong book where the source has any."""
     _check_size(samples)
@@ -105,8 +109,8 @@ def examine(
         encoded = encoder.encode(shelf, opened, plan.namer(positions))
         pieces = (int((opened.slots != NONE).sum()) - encoded.dropped_pieces) / samples
         sat = items(encoded, positions.tolist())
-        right = _correct(model, encoder, sat, batch_size, _bigrams_of(source))
-        text_match = _generated(model, encoder, sat, batch_size) if generate else None
+        right = correct_answers(model, encoder, sat, source, batch_size, stopped)
+        text_match = generated_match(model, encoder, sat, batch_size) if generate else None
         book = "wrong" if is_wrong else "right"
         rows.append(_row(book, share, pieces, right, chance_level(source, sat, encoder), text_match))
         advance(1)
@@ -143,7 +147,7 @@ def examine_sections(
             closed = replace(opened, slots=np.where(where[..., None], NONE, opened.slots))
             sat = items(encoder.encode(shelf, closed, plan.namer(positions)), positions.tolist())
             sat = [sat[row] for row in asked.tolist()]
-            right = _correct(model, encoder, sat, batch_size, _bigrams_of(source))
+            right = correct_answers(model, encoder, sat, source, batch_size)
             pieces = float((is_open & where[..., None])[asked].sum((1, 2)).mean())
             row = _row("right", 0.0, 0.0, right, chance_level(source, sat, encoder), None)
             told = (row.samples, row.accuracy, row.low, row.high, row.chance, row.exact_match)
@@ -156,10 +160,7 @@ def examine_sections(
 
 def _sections(source: Source, positions: np.ndarray, count: int) -> dict[str, np.ndarray]:
     """Where each section stands in the books of these examples, by name: [B, S]."""
-    if isinstance(source, Translations):
-        every = np.ones((len(positions), 1), bool)
-        return {f"level {level + 1}": every & (np.arange(count) == level) for level in range(source.depth)}
-    books = [[section.name for section in source.example(position).sections] for position in positions.tolist()]
+    books = source.section_names(positions)
     few = len({name for book in books for name in book}) <= NAMES
     found: dict[str, np.ndarray] = {}
     for row, book in enumerate(books):
@@ -172,11 +173,6 @@ def _sections(source: Source, positions: np.ndarray, count: int) -> dict[str, np
 def _check_size(samples: int) -> None:
     if samples < 1:
         raise InputError(f"an exam of {samples} examples says nothing: use at least one")
-
-
-def _bigrams_of(source: Source) -> int | None:
-    """Characters of an alphabet, where a token of the answer is a bigram."""
-    return source.chars if isinstance(source, Translations) and source.unit == 2 else None
 
 
 def _row(
@@ -211,13 +207,13 @@ def answer_tokens(item: Item) -> np.ndarray:
 
 
 def chance_level(source: Source, items: Sequence[Item], encoder: Encoder) -> float:
-    """What guessing scores: 1/n for the task; for other data, the best that one and the same token everywhere scores.
+    """What guessing scores, if the source knows it; or else the best that the same token in every place scores.
 
-    So too where the tokenizer spells characters of the task with several tokens, some of which many characters share.
     Averaged as accuracy is, first over the answer of an example and then over examples.
     """
-    if isinstance(source, Translations) and not (source.unit == 1 and _spells(encoder, source)):
-        return 1 / source.chars
+    known = source.chance(encoder.table.tokenize)
+    if known is not None:
+        return known
     shares: Counter[int] = Counter()
     for item in items:
         answer = answer_tokens(item)
@@ -226,18 +222,17 @@ def chance_level(source: Source, items: Sequence[Item], encoder: Encoder) -> flo
     return float(max(shares.values()) / len(items))
 
 
-def _spells(encoder: Encoder, source: Translations) -> bool:
-    """Whether some character of the task's answers is more than one token."""
-    words = [f" {character}" for character in alphabets(source.depth, source.chars)[-1]]
-    return any(len(tokens) > 1 for tokens in encoder.table.tokenize(words))
-
-
-def _correct(
-    model: Any, encoder: Encoder, items: list[Item], batch_size: int, bigrams_of: int | None = None
+def correct_answers(
+    model: Any,
+    encoder: Encoder,
+    items: list[Item],
+    source: Source,
+    batch_size: int,
+    stopped: Callable[[], bool] = lambda: False,
 ) -> list[np.ndarray]:
-    """For every example, which of its answer tokens are the model's first choice given all that stands before them.
+    """For every example, which parts of its answer tokens are the model's first choice given all that stands before.
 
-    Where a token is a bigram over `bigrams_of` characters, its two characters are judged apart, as the paper does.
+    `stopped` is asked between batches; where it says yes, the exam ends with `ExamInterrupted`.
     """
     for item in items:
         if not (item.kinds == CODE[Kind.ANSWER]).any():
@@ -247,20 +242,15 @@ def _correct(
     results: dict[int, np.ndarray] = {}
     with torch.inference_mode(), examined(model):
         for batch in collator(items)["micro_batches"]:
+            if stopped():
+                raise ExamInterrupted
             labels = torch.where(batch["answers"], batch["labels"], IGNORED)
             batch = {**batch, "labels": labels}
             logits, targets = target_logits(model, {k: v.to(device) for k, v in batch.items()})
-            guess, truth = logits.argmax(-1).cpu().numpy(), targets.cpu().numpy()
-            counts = (labels[:, 1:] != IGNORED).sum(1).numpy()
-            if bigrams_of is None:
-                right = guess == truth
-            else:
-                level = guess // bigrams_of**2 == truth // bigrams_of**2  # a word of another alphabet is all wrong
-                first, second = guess // bigrams_of == truth // bigrams_of, guess % bigrams_of == truth % bigrams_of
-                right = np.stack([first, second & level], 1)
-                right, counts = right.reshape(-1), 2 * counts
-            places = np.cumsum(counts)[:-1]
-            results.update(zip(batch["positions"].tolist(), np.split(right, places), strict=True))
+            right = source.score(logits.argmax(-1).cpu().numpy(), targets.cpu().numpy())
+            counts = (labels[:, 1:] != IGNORED).sum(1).numpy() * right.shape[1]
+            rows = np.split(right.reshape(-1), np.cumsum(counts)[:-1])
+            results.update(zip(batch["positions"].tolist(), rows, strict=True))
     return [results[item.position] for item in items]
 
 
@@ -275,40 +265,58 @@ def examined(model: Any) -> Iterator[None]:
         model.train(was_training)
 
 
-def _written(item: Item) -> slice:
+def written_part(item: Item) -> slice:
     """What a model writes of an example: from the first to the last token that it was taught to write."""
     taught = np.flatnonzero((item.labels != IGNORED) & (item.kinds >= CODE[Kind.WORDS]))
     return slice(int(taught[0]), int(taught[-1]) + 1)
 
 
-def _generated(model: Any, encoder: Encoder, items: list[Item], batch_size: int) -> float:
-    """Share of examples whose completion, written greedily by the model, contains the whole answer in its place."""
-    tokenizer, hits = encoder.tokenizer, 0
+def generate(model: Any, tokenizer: Any, prompts: Sequence[np.ndarray], max_new_tokens: int) -> np.ndarray:
+    """The tokens that a model writes greedily after each prompt: [prompts, at most max_new_tokens]."""
+    longest, pad = max(map(len, prompts)), pad_id_of(tokenizer)
+    ids = np.full((len(prompts), longest), pad, np.int64)
+    mask = np.zeros((len(prompts), longest), np.int64)
+    for row, prompt in enumerate(prompts):  # generation continues at the right edge, so prompts are padded left
+        ids[row, longest - len(prompt) :], mask[row, longest - len(prompt) :] = prompt, 1
     device = next(model.parameters()).device
-    pad = pad_id_of(tokenizer)
+    with torch.inference_mode(), examined(model):
+        tokens = model.generate(
+            input_ids=torch.from_numpy(ids).to(device),
+            attention_mask=torch.from_numpy(mask).to(device),
+            max_new_tokens=max_new_tokens,
+            do_sample=False,
+            num_beams=1,
+            repetition_penalty=1.0,  # some models come with one, which would not be greedy
+            pad_token_id=pad,
+        )
+    return tokens[:, longest:].cpu().numpy()
+
+
+def generated_match(model: Any, encoder: Encoder, items: list[Item], batch_size: int) -> float:
+    """Share of examples whose completion, written greedily by the model, contains the whole answer in its place."""
+    hits = 0
     for start in range(0, len(items), batch_size):
         batch = items[start : start + batch_size]
-        written_by_model = [_written(item) for item in batch]
-        prompts = [item.ids[: own.start] for item, own in zip(batch, written_by_model, strict=True)]
-        targets = [item.ids[own] for item, own in zip(batch, written_by_model, strict=True)]
-        longest = max(map(len, prompts))
-        ids = np.full((len(batch), longest), pad, np.int64)
-        mask = np.zeros((len(batch), longest), np.int64)
-        for row, prompt in enumerate(prompts):  # generation continues at the right edge, so prompts are padded left
-            ids[row, longest - len(prompt) :], mask[row, longest - len(prompt) :] = prompt, 1
-        with torch.inference_mode(), examined(model):
-            tokens = model.generate(
-                input_ids=torch.from_numpy(ids).to(device),
-                attention_mask=torch.from_numpy(mask).to(device),
-                max_new_tokens=max(map(len, targets)),
-                do_sample=False,
-                num_beams=1,
-                repetition_penalty=1.0,  # some models come with one, which would not be greedy
-                pad_token_id=pad,
-            )
-        written = tokens[:, longest:].cpu().numpy()
-        for row, (item, target) in enumerate(zip(batch, targets, strict=True)):
-            answer = item.kinds[written_by_model[row]] == CODE[Kind.ANSWER]
+        parts = [written_part(item) for item in batch]
+        prompts = [item.ids[: part.start] for item, part in zip(batch, parts, strict=True)]
+        targets = [item.ids[part] for item, part in zip(batch, parts, strict=True)]
+        written = generate(model, encoder.tokenizer, prompts, max(map(len, targets)))
+        for row, (item, part, target) in enumerate(zip(batch, parts, targets, strict=True)):
+            answer = item.kinds[part] == CODE[Kind.ANSWER]
             own = np.pad(written[row], (0, max(0, len(target) - written.shape[1])), constant_values=-1)[: len(target)]
             hits += bool((own[answer] == target[answer]).all())
     return hits / len(items)
+
+
+def check_others(curriculum: Curriculum, source: Source, samples: int, others: float) -> None:
+    """Refuse another share of pieces that are not needed where it would change nothing."""
+    if not 0 <= others <= 1:
+        raise InputError(f"--others is {others:g}: give a share from 0 to 1")
+    if curriculum.candidates == "all":
+        raise InputError("--others: this run's book has all pieces, needed or not (curriculum.candidates)")
+    shelf = source.shelf(np.arange(min(samples, len(source))))
+    if not ((shelf.pieces != NONE) & ~shelf.needed).any():
+        raise InputError(
+            "--others: no example here has a piece that it does not need; a record marks one with "
+            '{"text": ..., "needed": false}'
+        )

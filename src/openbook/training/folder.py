@@ -20,6 +20,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,24 @@ PARTS = frozenset(
 def _tracked(path: Path) -> bool:
     """Whether a tracker (TensorBoard's, in runs/) has written this."""
     return path.is_dir() or path.name.startswith("events.out.")
+
+
+@dataclass(frozen=True)
+class StartMode:
+    """How a run starts: in a new folder, in place of an earlier run, or where an unfinished one stopped."""
+
+    force: bool = False
+    resume: bool = False
+    allow_changes: bool = False
+
+    def __post_init__(self) -> None:
+        if self.resume and self.force:
+            raise InputError("--resume goes on with a run and --force replaces it: give one of them")
+        if self.allow_changes and not self.resume:
+            raise InputError("--allow-changes is about going on with a run: give --resume with it")
+
+
+AFRESH = StartMode()
 
 
 class RunFolder:

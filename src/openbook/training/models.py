@@ -10,14 +10,11 @@ import torch
 from transformers.utils import logging
 
 from openbook.base.errors import InputError
-from openbook.book.shelf import Source
+from openbook.book.source import Source
 from openbook.book.text import THINK
-from openbook.student.model import StudentForCausalLM  # known to transformers now
-from openbook.student.vocabulary import StudentConfig, student_config
-from openbook.task.formats import CompactFormat, CompositeFormat, PairsFormat
-from openbook.task.source import Translations
-from openbook.training.config import ModelConfig, ReadingConfig
-from openbook.training.shipped import located, shipped_readers
+from openbook.training.config import ModelConfig
+from openbook.training.families import family_of
+from openbook.training.shipped import config_of, located, shipped_readers
 
 logging.disable_progress_bar()  # a bar for a model of a few megabytes only hides what matters
 
@@ -28,26 +25,25 @@ def load_or_make(config: ModelConfig, source: Source, seed: int, think: str = TH
     """The model and tokenizer of a run; a thinking token that is needed and that the vocabulary lacks is added."""
     if config.path is None:
         tokenizer = make_tokenizer(source, think)
-        model = _make_student(source, seed) if is_student(source) else make_model(config, len(tokenizer), seed)
+        model = make_model(config, source, len(tokenizer), seed)
     else:
         model, tokenizer = load(config.path, config.dtype)
-        if thinks(source, think):
-            with_thinking_token(model, tokenizer, think, seed)
+        if source.has_thoughts:
+            add_thinking_token(model, tokenizer, think, seed)
     return (with_lora(model, config, seed) if config.lora else model), tokenizer
 
 
-def thinks(source: Source, think: str) -> bool:
-    """Whether a thinking token is needed: some example has thoughts, or has the token written out already."""
-    if source.has_thoughts or think == THINK or isinstance(source, Translations):
-        return source.has_thoughts
-    return any(think in part.text for index in range(len(source)) for part in source.example(index).completion)
+def make_model(config: ModelConfig, source: Source, vocabulary: int, seed: int) -> Any:
+    """A model with random weights, of the family that is made for these examples."""
+    family = family_of(source.family)
+    return family.make(family.shape(config, source, vocabulary), seed)
 
 
 def load(path: str, dtype: str = "float32") -> tuple[Any, Any]:
     """A model and tokenizer from a folder, a run, a shipped reader or a hub's name. Code from the hub is never run."""
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    path = model_folder(path)
+    path = known_model(path)
     options = {"trust_remote_code": False}
     try:
         tokenizer = AutoTokenizer.from_pretrained(path, **options)
@@ -72,7 +68,7 @@ def load_shape(path: str, local: bool = False) -> Any:
     from transformers import AutoConfig
 
     try:
-        return AutoConfig.from_pretrained(model_folder(path), trust_remote_code=False, local_files_only=local)
+        return AutoConfig.from_pretrained(known_model(path), trust_remote_code=False, local_files_only=local)
     except Exception as error:
         raise _cannot_load(path, error) from None
 
@@ -82,7 +78,7 @@ def load_tokenizer(path: str, think: str | None = None, local: bool = False) -> 
     from transformers import AutoTokenizer
 
     try:
-        tokenizer = AutoTokenizer.from_pretrained(model_folder(path), trust_remote_code=False, local_files_only=local)
+        tokenizer = AutoTokenizer.from_pretrained(known_model(path), trust_remote_code=False, local_files_only=local)
     except Exception as error:
         raise _cannot_load(path, error) from None
     if think is not None:
@@ -103,6 +99,12 @@ def model_folder(path: str) -> str:
     return path
 
 
+def known_model(path: str) -> str:
+    """The same, with the model's family imported, which makes its class known to transformers."""
+    family_of(config_of(path).get("model_type"))
+    return model_folder(path)
+
+
 def _cannot_load(path: str, error: Exception) -> InputError:
     first = next(iter(str(error).strip().splitlines()), type(error).__name__)
     name = "/" not in path and not Path(path).exists()
@@ -110,7 +112,7 @@ def _cannot_load(path: str, error: Exception) -> InputError:
     return InputError(f"cannot load the model '{path}': {first}{ours}")
 
 
-def with_thinking_token(model: Any, tokenizer: Any, think: str, seed: int) -> None:
+def add_thinking_token(model: Any, tokenizer: Any, think: str, seed: int) -> None:
     """Give the thinking token an entry of its own; its embedding is drawn near the mean of the others."""
     if think in tokenizer.get_vocab():
         return
@@ -128,11 +130,10 @@ def make_tokenizer(source: Source, think: str = THINK, texts: int = 2000) -> Any
 
     special = [PAD, END, UNKNOWN, think]
     end: str | None = END
-    written = source.format if isinstance(source, Translations) else None
-    if isinstance(written, CompactFormat | CompositeFormat):
-        words = [*special, *(word for word in written.vocabulary() if word != think), "*"]
-        if isinstance(written, CompositeFormat):  # its tokens have their numbers from the format, and no end
-            words, end = written.vocabulary(), None
+    if (vocabulary := source.vocabulary()) is not None:
+        words = [*special, *vocabulary.words]
+        if vocabulary.complete:  # its words have their numbers already, and none of them ends a text
+            words, end = list(vocabulary.words), None
         core = Tokenizer(models.WordLevel({word: number for number, word in enumerate(words)}, unk_token=UNKNOWN))
         core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     else:
@@ -156,58 +157,6 @@ def _texts(source: Source, most: int) -> Iterable[str]:
     step = max(1, len(source) // most)
     for index in range(0, len(source), step):
         yield source.example(index).render().text
-
-
-def make_model(config: ModelConfig, vocabulary: int, seed: int) -> Any:
-    """A Llama of the configured shape with random weights drawn from the seed."""
-    from transformers import LlamaForCausalLM
-
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return LlamaForCausalLM(llama_config(config, vocabulary))
-
-
-def is_student(source: Source) -> bool:
-    """Whether the examples are written in a student's vocabulary."""
-    return isinstance(source, Translations) and isinstance(source.format, CompositeFormat)
-
-
-def is_composite(source: Source) -> bool:
-    """Whether rules are tokens of their own, which can be read but not written."""
-    return is_student(source) and not isinstance(source.format, PairsFormat)  # type: ignore[attr-defined]
-
-
-def untaught(source: Source) -> StudentConfig:
-    """The shape of a student that was not taught to read: that of one that was, so that the two can be compared."""
-    assert isinstance(source, Translations)
-    course = ReadingConfig()
-    size = (course.width, course.heads, course.head, course.mlp + course.spare)
-    return student_config(source.depth, source.chars, *size, text=source.text, lag=course.lag)
-
-
-def _make_student(source: Source, seed: int) -> Any:
-    """A student with random weights: it cannot read yet (`openbook prepare` teaches it)."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(seed)
-        return StudentForCausalLM(untaught(source))
-
-
-def llama_config(config: ModelConfig, vocabulary: int) -> Any:
-    from transformers import LlamaConfig
-
-    return LlamaConfig(
-        vocab_size=vocabulary,
-        hidden_size=config.hidden_size,
-        intermediate_size=config.intermediate_size or 2 * config.hidden_size,
-        num_hidden_layers=config.layers,
-        num_attention_heads=config.heads,
-        num_key_value_heads=config.key_value_heads or config.heads,
-        max_position_embeddings=8192,
-        tie_word_embeddings=config.tie_embeddings,
-        pad_token_id=0,
-        bos_token_id=None,
-        eos_token_id=1,
-    )
 
 
 def with_lora(model: Any, config: ModelConfig, seed: int) -> Any:
@@ -241,11 +190,6 @@ def freeze(model: Any, parts: list[str]) -> None:
             raise InputError(f"training.freeze: no weight of this model has '{part}' in its name")
         for parameter in named:
             parameter.requires_grad_(False)
-
-
-def shape_of(config: ModelConfig, source: Source, vocabulary: int) -> Any:
-    """The shape of a model that is made from nothing for these examples."""
-    return untaught(source) if is_student(source) else llama_config(config, vocabulary)
 
 
 def check_window(model: Any, max_length: int | None) -> None:

@@ -58,6 +58,22 @@ def wait_for_all() -> None:
         torch.distributed.barrier()
 
 
+def lost_process(error: Exception, workers: int = 0) -> str | None:
+    """What has ended, if the error is how torch reports that a data worker or another process of the run has died.
+
+    A worker that dies while its batch is fetched breaks the connection, and torch may pass that on as it is.
+    """
+    first = next(iter(str(error).strip().splitlines()), type(error).__name__)
+    cut_off = workers > 0 and isinstance(error, ConnectionError | EOFError)
+    if cut_off or "DataLoader worker" in first:
+        return f"a process that prepares batches has died ({first.strip(' .')}), often for want of memory"
+    if are_several() and any(
+        word in str(error).lower() for word in ("gloo", "nccl", "closed by peer", "reset by peer")
+    ):
+        return f"another process of this run has died ({first.strip(' .')})"
+    return None
+
+
 class Onlooker(RunFolder):
     """The run as the other processes see it: they read what the first one wrote, and write nothing."""
 

@@ -1,365 +1,335 @@
-"""One run from config to record. `carry_out` names every stage in order; read it first."""
+"""One run from config to record. `run_training` names every stage in order; read it first."""
 
 from __future__ import annotations
 
-import hashlib
-import json
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from signal import SIGTERM
 from typing import Any
+
+from transformers import TrainerCallback
+from transformers.integrations.integration_utils import get_reporting_integration_callbacks
+from transformers.trainer_callback import PrinterCallback
 
 from openbook.base.console import Bar, no_bar
 from openbook.base.errors import InputError, StoppedError
-from openbook.book.jsonl import ListSource, load_source
-from openbook.book.shelf import Bank, Source
+from openbook.base.registry import Registry
+from openbook.book.source import Source
 from openbook.curriculum import SamplingPlan
-from openbook.task.formats import STUDENT_TEXTS
-from openbook.task.inputs import halves
-from openbook.task.phrasebook import Codebook
-from openbook.task.source import Translations
 from openbook.training import checkpoint
-from openbook.training.checks import check_kept, check_moments, check_targets, seen_in_training, warnings_of
-from openbook.training.config import RunConfig, TaskConfig
+from openbook.training.arguments import CELConfig
+from openbook.training.checkpoint import Checkpoint
+from openbook.training.checks import check_kept, check_moments, check_targets, warnings_of
+from openbook.training.config import RunConfig
 from openbook.training.encode import Encoder
-from openbook.training.exam import Row, examine
-from openbook.training.folder import RunFolder
-from openbook.training.models import check_window, freeze, load_or_make, load_placed, window_of
+from openbook.training.exam import ExamInterrupted, Row
+from openbook.training.folder import AFRESH, RunFolder, StartMode
+from openbook.training.models import check_window, freeze, load_or_make, window_of
 from openbook.training.outcome import advice
-from openbook.training.processes import Onlooker, check_world_size, is_first, wait_for_all
-from openbook.training.resume import ResumableTrainer, stopping_at_signals
+from openbook.training.processes import Onlooker, are_several, check_world_size, is_first, wait_for_all
 from openbook.training.settings import validated
 from openbook.training.shipped import located
-from openbook.training.train import Reporter, optimizer_of, training_arguments
+from openbook.training.signals import stop_signal, stopping_at_signals
+from openbook.training.sources import data_record, encoder_for, exam_size, plan_for, recorded_date, sources_of
+from openbook.training.trainer import CELTrainer
 
-TASK_SAMPLES = 10_000  # of the task, if nothing else is said
-EXAM_START = 10**9  # exam inputs of the task are numbered from here, where training never comes
 EXAMS_DURING_TRAINING = 10
+CHECKPOINTS_DURING_TRAINING = 10
+
+Report = Callable[[str], None]
+
+# What carries out a run: training, or a course of a model family.
+RUNNERS: Registry[Callable[..., dict[str, Any]]] = Registry(
+    "kind of run",
+    {"training": "openbook.training.run:run_training", "reading": "openbook.student.prepare:run_course"},
+)
 
 
-def task_source(task: TaskConfig, count: int, start: int = 0, bank: Bank | None = None) -> Translations:
-    """Examples of the task as configured, `count` of them from number `start`.
+@dataclass
+class Setup:
+    """All that a training needs before its folder is touched."""
 
-    Codebook 0 of a seed is *the* codebook, which is learned and audited, so fresh ones are those from 1 on.
-    """
-    codebook = None
-    if task.codebook != "fresh":
-        if isinstance(task.codebook, str) and not Path(task.codebook).is_file():
-            raise InputError(f"task.codebook is '{task.codebook}', which is no seed, no codebook file and not 'fresh'")
-        seeded = isinstance(task.codebook, int)
-        codebook = (
-            Codebook.sample(task.depth, task.chars, int(task.codebook)) if seeded else Codebook.load(str(task.codebook))
-        )
-        if (codebook.depth, codebook.chars) != (task.depth, task.chars):
-            raise InputError(
-                f"{task.codebook} is a codebook of MLT({codebook.depth}, {codebook.chars}), but the task is "
-                f"MLT({task.depth}, {task.chars})"
-            )
-    only = None
-    if task.held_out is not None:
-        if task.held_out > task.depth:
-            raise InputError(f"task.held_out is level {task.held_out}, but there are {task.depth}")
-        only = (task.held_out - 1, halves(task.chars, task.held_out - 1, task.seed)[0])
-    first = max(start, 1) if codebook is None else start
-    inputs = (task.lengths, task.seed, task.text, task.chain, first, only)
-    return Translations(task.depth, task.chars, count, codebook, *inputs, bank=bank or Bank())
+    source: Source
+    exam_source: Source
+    plan: SamplingPlan
+    arguments: CELConfig
+    model: Any
+    tokenizer: Any
+    encoder: Encoder
+    warnings: list[str] = field(default_factory=list)
 
 
-def sources_of(config: RunConfig) -> tuple[Source, Source]:
-    """What is trained on and what is examined. The task is examined on strings drawn apart from those of training."""
-    if config.task is not None:
-        training = task_source(config.task, config.samples or TASK_SAMPLES)
-        return training, task_source(config.task, config.exam.samples, EXAM_START, training.bank)
-    assert config.data is not None
-    data = records_of(config, config.data)
-    return data, (records_of(config, config.exam.data) if config.exam.data else data)
+def execute(config: RunConfig, folder: Path, start: StartMode = AFRESH, **options: Any) -> dict[str, Any]:
+    """Carry out a run of whatever kind the config describes."""
+    return RUNNERS["training" if config.reading is None else "reading"](config, folder, start, **options)
 
 
-def records_of(config: RunConfig, path: Path | str) -> ListSource:
-    """The records of a file or a saved dataset, read as the config says."""
-    return load_source(path, config.skip_bad, think=config.think)
-
-
-def exam_size(config: RunConfig) -> int:
-    """Examples of an exam; of records that are trained on, no more than those that are."""
-    if config.task is not None or config.exam.data is not None or config.samples is None:
-        return config.exam.samples
-    return min(config.exam.samples, config.samples)
-
-
-def encoder_of(
-    config: RunConfig, tokenizer: Any, source: Source, window: int | None, today: str | None = None
-) -> Encoder:
-    """`today`: the date that a chat template tells, if not that of now."""
-    return Encoder(tokenizer, source.bank, window, config.think, config.chat, config.training.loss, today)
-
-
-def told_date(folder: Path) -> str | None:
-    """The date that a run's chat template told when it was begun, if the record has one."""
-    data = RunFolder(folder).read("data.json") if (folder / "data.json").exists() else {}
-    return data.get("chat", {}).get("today")
-
-
-def plan_of(config: RunConfig, source: Source) -> SamplingPlan:
-    return SamplingPlan(
-        source,
-        config.curriculum,
-        seed=config.seed,
-        epochs=config.training.epochs,
-        shuffle=bool(config.training.shuffle),
-        samples=config.samples,
-    )
-
-
-def data_record(
-    source: Source, tokenizer: Any, exam_source: Source | None = None, encoder: Encoder | None = None
-) -> dict[str, Any]:
-    """What is trained on and how it is cut into tokens, by fingerprint.
-
-    With what it is examined on where that is a file of its own, and what a chat template puts around an example. One
-    that tells the date would write something else tomorrow, so the record has the date.
-    """
-    vocabulary = json.dumps(sorted(tokenizer.get_vocab().items()), ensure_ascii=False).encode()
-    record: dict[str, Any] = {
-        "examples": len(source),
-        "fingerprint": source.fingerprint,
-        "tokenizer": hashlib.sha256(vocabulary).hexdigest(),
-    }
-    if exam_source is not None:
-        record["exam"] = exam_source.fingerprint
-    if encoder is not None and encoder.chat:
-        record["chat"] = asdict(encoder.frame) | ({"today": encoder.today} if encoder.dated else {})
-    skipped = getattr(source, "skipped", [])
-    if skipped:
-        record |= {"skipped": len(skipped), "skipped_because": skipped[:20]}
-    return record
-
-
-@dataclass(frozen=True)
-class Accuracy:
-    """Closed-book and open-book accuracy of a model."""
-
-    closed_book: float
-    open_book: float
-
-
-def accuracy_of(rows: list[Row]) -> Accuracy:
-    return Accuracy(
-        closed_book=next(row.accuracy for row in rows if row.open == 0 and row.book == "right"),
-        open_book=next(row.accuracy for row in rows if row.open == 1 and row.book == "right"),
-    )
-
-
-def carry_out(
+def run_training(
     config: RunConfig,
     folder: Path,
-    force: bool = False,
-    resume: bool = False,
-    allow_changes: bool = False,
+    start: StartMode = AFRESH,
+    *,
     bar: Bar = no_bar,
-    say: Callable[[str], None] = lambda line: None,
+    report: Report = lambda line: None,
     today: str | None = None,
 ) -> dict[str, Any]:
     """Train as configured and leave a run in `folder`; returns the result (the keys of `openbook learn --json`).
 
-    `today` is the date that a chat template tells, if not that of now.
+    `today` is the date that a chat template inserts; the current date by default.
     """
-    if is_first():
-        RunFolder(folder).check_writable() if resume else RunFolder(folder).check_free(force)
-    if not resume:
-        check_kept(config, folder)
-    config.check_start()
-    source, exam_source = sources_of(config)
-    plan = plan_of(config, source)
-    steps = -(-plan.total // config.training.step_size)
-    arguments = training_arguments(config.training, folder, config.seed, steps)
-    check_world_size(arguments.world_size)
-    model, tokenizer = load_or_make(config.model, source, config.seed, config.think)
-    freeze(model, config.training.freeze)
-    check_window(model, config.training.max_length)
-    window = config.training.max_length or window_of(model)
-    encoder = encoder_of(config, tokenizer, source, window, told_date(folder) if resume else today)
-    same_bank = exam_source.bank is source.bank
-    exam_encoder = encoder if same_bank else encoder_of(config, tokenizer, exam_source, window, encoder.today)
-    fit = check_targets(source, encoder, config.curriculum, plan.size, bar)
-    own_exam = exam_source if config.exam.data else None  # strings of the task are all alike
-    exam_fit = None
-    if own_exam is not None:
-        exam_fit = check_targets(own_exam, exam_encoder, config.curriculum, exam_size(config), bar, learned=False)
-    warnings = warnings_of(config, source, fit, exam_fit, window, seen_in_training(source, exam_source))
-    for line in warnings:
-        say(line)
-    settings = config.model_dump(mode="json")
-    data = data_record(source, tokenizer, own_exam, encoder)
-    if resume and allow_changes and (found := checkpoint.newest(RunFolder(folder).checkpoints)):
-        checkpoint.check_fits(found, model)
-        check_moments(config, validated(RunConfig, RunFolder(folder).read("config.json")))
-    if not is_first():
-        wait_for_all()  # until the folder is there
-        run: RunFolder = Onlooker(folder)
-    else:
-        run = (
-            taken_up(folder, settings, data, allow_changes)
-            if resume
-            else RunFolder.create(folder, settings, data, force)
-        )
-        wait_for_all()
+    check_folder(config, folder, start)
+    setup = set_up(config, folder, recorded_date(folder) if start.resume else today)
+    setup.warnings = check_data(config, setup, bar)
+    for line in setup.warnings:
+        report(line)
+    run = open_folder(config, folder, start, setup)
     if run.finished:
-        say(f"{folder} is finished already")
+        report(f"{folder} is finished already")
         return {"run": str(folder), **run.read("result.json")}
-
-    def sit(shares: tuple[float, ...]) -> list[Row]:
-        return examine(
-            model,
-            exam_encoder,
-            exam_source,
-            config.curriculum,
-            shares,
-            wrong=False,
-            samples=exam_size(config),
-            seed=config.seed,
-            batch_size=config.exam.batch_size,
-        )
-
     with run.lock(), stopping_at_signals() as stopped:
-        start = where_to_start(run, say, arguments.world_size, allow_changes) if resume else None
-        if start is not None:
-            checkpoint.check_fits(start, model)  # what the run began with may have been made anew since
-        every = config.exam.every or max(1, steps // EXAMS_DURING_TRAINING)
-        started, busy = time.perf_counter(), time.process_time()
-        with bar("training", steps) as advance:
-            trainer = ResumableTrainer(
-                model,
-                plan,
-                encoder,
-                arguments,
-                batch_size=config.training.step_size,
-                micro_batch_size=min(config.training.micro_batch_size, config.training.step_size),
-                callbacks=[Reporter(run.log, advance, lambda: vars(accuracy_of(sit((0.0, 1.0)))), every)],
-                folder=run.checkpoints,
-                every=config.training.checkpoint_every,
-                start=start,
-                log_size=run.log_size,
-                optimizers=(optimizer_of(config.training, model), None),
-            )
-            advance(trainer.first_step)
-            trainer.train()
-        seconds, cpu_seconds = time.perf_counter() - started, time.process_time() - busy
-        number = stopped()
-        if number is not None and trainer.state.global_step < steps:
-            raise StoppedError(
-                f"stopped at step {trainer.state.global_step} of {steps}, which is saved; go on with --resume", number
-            )
-        rows = sit((0.0, 1.0))
-        run.save_model(model, tokenizer)
-        accuracy, chance = accuracy_of(rows), rows[0].chance
-        by_heart = not isinstance(source, Translations) or source.codebook is not None  # fresh ones are only read
-        result = {
-            "steps": steps,
-            "samples": plan.size,
-            "positions": plan.total,
-            "accuracy": vars(accuracy),
-            "exam": [row.as_dict() for row in rows],
-            "chance": chance,
-            "advice": advice(**vars(accuracy), chance=chance, course=run.metrics(), curriculum=config.curriculum)
-            if by_heart
-            else None,
-            "seconds": round(seconds, 2),
-            "cpu_seconds": round(cpu_seconds, 2),
-            "resumed_from": trainer.first_step,  # seconds are of what came after it
-            "curriculum": settings["curriculum"],
-            "skipped": len(getattr(source, "skipped", [])),
-            "warnings": warnings,
-        }
+        begin = where_to_start(run, report, setup.arguments.world_size, start.allow_changes) if start.resume else None
+        if begin is not None:
+            checkpoint.check_fits(begin, setup.model)  # what the run began with may have been made anew since
+        clock = time.perf_counter(), time.process_time()
+        trainer = train(config, setup, run, begin, bar)
+        seconds, cpu_seconds = time.perf_counter() - clock[0], time.process_time() - clock[1]
+        rows = final_exam(trainer, stopped())
+        result = summary(config, setup, run, trainer, rows, seconds, cpu_seconds)
+        run.save_model(setup.model, setup.tokenizer)
         run.finish(result)
         if not config.training.keep_checkpoints:
             run.drop_checkpoints()  # not before: until then they are all there is
     return {"run": str(folder), **result}
 
 
-def taken_up(folder: Path, settings: dict[str, Any], data: dict[str, Any], allow_changes: bool) -> RunFolder:
-    """An unfinished run, to go on with; what an earlier version wrote is read as it was meant."""
-    recorded = validated(RunConfig, RunFolder(folder).read("config.json")).model_dump(mode="json")
-    return RunFolder.resume(folder, settings, data, allow_changes, recorded)
+def check_folder(config: RunConfig, folder: Path, start: StartMode) -> None:
+    """Refuse a folder that cannot be written to or must not be replaced, before anything is loaded."""
+    if is_first():
+        RunFolder(folder).check_writable() if start.resume else RunFolder(folder).check_free(start.force)
+    if not start.resume:
+        check_kept(config, folder)
+    config.check_start()
+
+
+def set_up(config: RunConfig, folder: Path, today: str | None) -> Setup:
+    """Data, plan, arguments, model and encoder."""
+    source, exam_source = sources_of(config)
+    plan = plan_for(config, source)
+    arguments = trainer_arguments(config, folder, steps=-(-plan.total // config.training.step_size))
+    check_world_size(arguments.world_size)
+    model, tokenizer = load_or_make(config.model, source, config.seed, config.think)
+    freeze(model, config.training.freeze)
+    check_window(model, config.training.max_length)
+    window = config.training.max_length or window_of(model)
+    encoder = encoder_for(config, tokenizer, source, window, today)
+    return Setup(source, exam_source, plan, arguments, model, tokenizer, encoder)
+
+
+def check_data(config: RunConfig, setup: Setup, bar: Bar) -> list[str]:
+    """Refuse what cannot be learned, and return what should be known before training."""
+    encoder, curriculum = setup.encoder, config.curriculum
+    fit = check_targets(setup.source, encoder, curriculum, setup.plan.size, bar)
+    exam_fit = None
+    if config.exam.data:
+        own = encoder.of_bank(setup.exam_source.bank)
+        exam_fit = check_targets(setup.exam_source, own, curriculum, exam_size(config), bar, learned=False)
+    repeated = setup.source.overlap(setup.exam_source)
+    return warnings_of(config, setup.source, fit, exam_fit, encoder.max_length, repeated)
+
+
+def open_folder(config: RunConfig, folder: Path, start: StartMode, setup: Setup) -> RunFolder:
+    """Create the run's folder, or open that of an unfinished run which is the same run still."""
+    exam_source = setup.exam_source if config.exam.data else None  # strings of the task are all alike
+    data = data_record(setup.source, setup.tokenizer, exam_source, setup.encoder)
+    if start.resume and start.allow_changes and (last := checkpoint.newest(RunFolder(folder).checkpoints)):
+        checkpoint.check_fits(last, setup.model)
+        check_moments(config, recorded_config(folder))
+    if not is_first():
+        wait_for_all()  # until the folder is there
+        return Onlooker(folder)
+    run = create_or_resume(config, folder, start, data)
+    wait_for_all()
+    return run
+
+
+def create_or_resume(config: RunConfig, folder: Path, start: StartMode, data: dict[str, Any]) -> RunFolder:
+    settings = config.model_dump(mode="json")
+    if not start.resume:
+        return RunFolder.create(folder, settings, data, start.force)
+    recorded = recorded_config(folder).model_dump(mode="json")
+    return RunFolder.resume(folder, settings, data, start.allow_changes, recorded)
+
+
+def recorded_config(folder: Path) -> RunConfig:
+    """The config that a run recorded. It is validated by itself: no file that it names is read."""
+    return validated(RunConfig, RunFolder(located(folder)).read("config.json"))
+
+
+def train(config: RunConfig, setup: Setup, run: RunFolder, begin: Checkpoint | None, bar: Bar) -> CELTrainer:
+    """Train from the beginning or from a checkpoint, logging into the run."""
+    steps = -(-setup.plan.total // setup.arguments.step_size)  # type: ignore[operator]
+    with bar("training", steps) as advance:
+        trainer = CELTrainer(
+            setup.model,
+            setup.arguments,
+            train_dataset=setup.source,
+            eval_dataset=setup.exam_source,
+            processing_class=setup.tokenizer,
+            plan=setup.plan,
+            encoder=setup.encoder,
+            callbacks=[RunLog(run, advance)],
+            log_size=run.log_size,
+        )
+        trainer.remove_callback(PrinterCallback)
+        advance(begin.step if begin is not None else 0)
+        trainer.train(resume_from_checkpoint=begin)
+    return trainer
+
+
+def final_exam(trainer: CELTrainer, signal: int | None) -> list[Row]:
+    """The exam after the last step. A run that was asked to stop before it has been saved, and goes on later."""
+    step, steps = trainer.state.global_step, trainer.total_steps
+    if signal is None or step == steps:
+        try:
+            return trainer.exam_rows()
+        except ExamInterrupted:
+            signal = stop_signal()
+    message = f"stopped at step {step} of {steps}, which is saved; go on with --resume"
+    raise StoppedError(message, signal or int(SIGTERM))
+
+
+def summary(
+    config: RunConfig,
+    setup: Setup,
+    run: RunFolder,
+    trainer: CELTrainer,
+    rows: list[Row],
+    seconds: float,
+    cpu_seconds: float,
+) -> dict[str, Any]:
+    """The result.json of a run."""
+    accuracy = accuracy_of(rows)
+    words = None
+    if setup.source.one_book:  # books that are fresh in every example can only be read
+        words = advice(**accuracy, chance=rows[0].chance, course=run.metrics(), curriculum=config.curriculum)
+    return {
+        "steps": trainer.total_steps,
+        "samples": setup.plan.size,
+        "positions": setup.plan.total,
+        "tokens": trainer.tokens_of_all(),
+        "accuracy": accuracy,
+        "exam": [row.as_dict() for row in rows],
+        "chance": rows[0].chance,
+        "advice": words,
+        "seconds": round(seconds, 2),
+        "cpu_seconds": round(cpu_seconds, 2),
+        "tokens_per_second": round(trainer.tokens_of_all(since_start=True) / max(seconds, 1e-9), 1),
+        "resumed_from": trainer.first_step,  # seconds are of what came after it
+        "curriculum": config.model_dump(mode="json")["curriculum"],
+        "skipped": len(setup.source.skipped),
+        "warnings": setup.warnings,
+    }
+
+
+def accuracy_of(rows: list[Row]) -> dict[str, float]:
+    """Accuracy with the right book closed and open."""
+    right = {row.open: row.accuracy for row in rows if row.book == "right"}
+    return {"closed_book": right[0], "open_book": right[1]}
 
 
 def where_to_start(
-    run: RunFolder, say: Callable[[str], None], processes: int = 1, allow_changes: bool = False
-) -> checkpoint.Found | None:
-    """The newest whole checkpoint, with the log cut back to it; what was passed over is said.
+    run: RunFolder, report: Report, processes: int = 1, allow_changes: bool = False
+) -> Checkpoint | None:
+    """The newest whole checkpoint, with the log cut back to it; what was passed over is reported.
 
     Another number of processes would train on the same positions, but add gradients up in another order.
     """
-    found = checkpoint.newest(run.checkpoints)
+    start = checkpoint.newest(run.checkpoints)
     never_finished = [f"{name}: never finished" for name in checkpoint.unfinished(run.checkpoints)]
-    for line in [*never_finished, *(found.passed_over if found else [])]:
-        say(f"passed over: {line}")
-    if found and (before := checkpoint.processes_of(found)) != processes and not allow_changes:
+    for line in [*never_finished, *(start.passed_over if start else [])]:
+        report(f"passed over: {line}")
+    if start and (before := checkpoint.processes_of(start)) != processes and not allow_changes:
         raise InputError(
             f"{run.folder} cannot go on bit for bit: processes was {before}, is {processes} "
             "(pass --allow-changes to go on all the same)"
         )
-    run.cut_log(checkpoint.read_state(found)["log"] if found else 0)
-    say(f"going on from step {found.step}" if found else "no checkpoint yet: starting from the beginning")
-    return found
+    run.cut_log(checkpoint.read_state(start)["log"] if start else 0)
+    report(f"going on from step {start.step}" if start else "no checkpoint yet: starting from the beginning")
+    return start
 
 
-def recorded_source(folder: Path, config: RunConfig) -> Source:
-    """The records that a run is examined on, if they are still what they were."""
-    path = config.exam.data or config.data
-    assert path is not None
-    recorded = RunFolder(folder).read("data.json")
-    known = recorded.get("exam") if config.exam.data else recorded["fingerprint"]  # earlier versions recorded no exam
+class RunLog(TrainerCallback):
+    """Writes losses and exams into the run's metrics, and moves a progress bar."""
+
+    def __init__(self, run: RunFolder, advance: Callable[..., None] = lambda *_, **__: None) -> None:
+        self.run, self.advance = run, advance
+
+    def on_log(self, args: Any, state: Any, control: Any, logs: dict[str, Any] | None = None, **_: Any) -> None:
+        if logs and "loss" in logs:
+            kept = {name: logs[name] for name in ("loss", "learning_rate", "grad_norm") if name in logs}
+            self.run.log(step=state.global_step, **kept)
+            self.advance(0, note=f"loss {logs['loss']:.3f}")
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **options: Any) -> None:
+        metrics = options["metrics"]
+        closed, opened = metrics["eval_closed_accuracy"], metrics["eval_open_accuracy"]
+        self.run.log(step=state.global_step, closed_book=closed, open_book=opened)
+
+    def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+        self.advance(1)
+
+
+def trainer_arguments(config: RunConfig, folder: Path | str, steps: int) -> CELConfig:
+    """The config of a run as arguments of the trainer; what transformers refuses is refused here."""
     try:
-        source = records_of(config, path)
-    except InputError as error:
-        raise InputError(f"{error} ({folder} was examined on it; name another file with --data)") from None
-    if known not in (None, source.fingerprint):
-        done = "examined on in training" if config.exam.data else "trained on"
-        raise InputError(
-            f"{path} is not what {folder} was {done}, it was changed since; to examine on it all the same, name it "
-            "with --data"
-        )
-    return source
+        for tracker in get_reporting_integration_callbacks(config.training.report_to):
+            tracker()  # fails where it is not installed
+        return _trainer_arguments(config, folder, steps)
+    except (ValueError, RuntimeError) as error:
+        raise InputError(f"training: {error}") from None
 
 
-def reopen(
-    folder: Path,
-    data: Path | None = None,
-    samples: int | None = None,
-    lengths: tuple[int, int] | None = None,
-    codebook: int | str | None = None,
-) -> tuple[RunConfig, Any, Encoder, Source]:
-    """A finished run's config, model, encoder and exam source, to examine or probe it.
+def _trainer_arguments(config: RunConfig, folder: Path | str, steps: int) -> CELConfig:
+    import torch
 
-    It may have other data, or the task other lengths or another codebook.
-    """
-    folder = located(folder)
-    run = RunFolder(folder)
-    settings = run.read("config.json")
-    if isinstance(settings, dict) and "architectures" in settings:
-        raise InputError(f"{folder} is a model and not a run: name the folder that `openbook learn` has left")
-    config = validated(RunConfig, settings)
-    if not run.finished:
-        command = "learn" if config.reading is None else "prepare"
-        raise InputError(f"{folder} did not finish: go on with `openbook {command} --resume --out {folder}`")
-    if damage := run.damage():
-        raise InputError(f"{folder} cannot be used: {'; '.join(damage[:3])}")
-    asked = {"lengths": lengths, "codebook": codebook}
-    if others := {name: value for name, value in asked.items() if value is not None}:
-        if data is not None or config.task is None:
-            what = " and ".join({"lengths": "other lengths", "codebook": "another codebook"}[name] for name in others)
-            raise InputError(f"only the strings of the task have {what}; this exam is on records of a file")
-        config = validated(RunConfig, config.model_dump() | {"task": config.task.model_dump() | others})
-    if data is not None and config.task is not None and config.task.text in STUDENT_TEXTS:
-        raise InputError(f"{folder} is a student, whose words are those of its task: it cannot be examined on {data}")
-    if data is not None:
-        exam_source: Source = records_of(config, data)
-    elif config.task is not None:
-        exam_source = task_source(config.task, samples or config.exam.samples, EXAM_START)
-    else:
-        exam_source = recorded_source(folder, config)
-    model, tokenizer = load_placed(str(folder), config.model.dtype)
-    window = config.training.max_length or window_of(model)
-    return config, model, encoder_of(config, tokenizer, exam_source, window, told_date(folder)), exam_source
+    training = config.training
+    on_cpu = not torch.accelerator.is_available()
+    every = training.checkpoint_every
+    save_steps = max(1, steps // CHECKPOINTS_DURING_TRAINING) if every is None else every
+    return CELConfig(
+        output_dir=str(folder),
+        use_cpu=on_cpu,
+        ddp_backend="gloo" if on_cpu and are_several() else None,  # other devices have their own
+        ddp_find_unused_parameters=False,
+        num_train_epochs=training.epochs,
+        step_size=training.step_size,
+        per_device_train_batch_size=min(training.micro_batch_size, training.step_size),
+        per_device_eval_batch_size=config.exam.batch_size,
+        learning_rate=training.learning_rate or 1e-4,
+        optimizer=training.optimizer,
+        matrix_learning_rate=training.matrix_learning_rate,
+        adam_beta1=training.betas[0],
+        adam_beta2=training.betas[1],
+        weight_decay=training.weight_decay,
+        warmup_steps=training.warmup,
+        lr_scheduler_type=training.schedule,
+        decay=training.decay,
+        max_grad_norm=training.max_grad_norm,
+        dataloader_num_workers=training.workers,
+        bf16=training.bf16,
+        gradient_checkpointing=training.gradient_checkpointing,
+        report_to=training.report_to or "none",
+        logging_strategy="steps",
+        logging_steps=training.log_every,
+        logging_nan_inf_filter=False,
+        eval_strategy="steps",
+        eval_steps=config.exam.every or max(1, steps // EXAMS_DURING_TRAINING),
+        exam_samples=exam_size(config),
+        save_strategy="steps" if save_steps else "no",
+        save_steps=max(save_steps, 1),
+        disable_tqdm=True,
+        seed=config.seed,
+        curriculum=config.curriculum.model_dump(mode="json"),
+    )

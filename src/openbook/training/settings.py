@@ -5,7 +5,7 @@ What is wrong with it is said by the key that is wrong, with the nearest one tha
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib import resources
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args, get_origin
@@ -14,11 +14,11 @@ import yaml
 from pydantic import BaseModel, ValidationError
 
 from openbook.base.errors import InputError, nearest
-from openbook.curriculum import PRESETS
+from openbook.curriculum import PRESETS, preset
 
 Config = TypeVar("Config", bound=BaseModel)
 
-_DECIDED = {"preset"}.union(*PRESETS.values())  # settings of a curriculum that its preset decides
+_DECIDED = {"preset"}.union(*map(preset, PRESETS))  # settings of a curriculum that its preset decides
 
 
 def shipped() -> list[str]:
@@ -101,27 +101,26 @@ def make_room(values: dict[str, Any], keys: Iterable[str]) -> None:
         values["curriculum"] = {key: value for key, value in kept if key not in _DECIDED}
 
 
-def configured(
-    kind: type[Config],
+def combined(
     file: Path | str | None,
-    settings: Iterable[str],
-    flags: dict[str, Any],
-    base: dict[str, Any] | None = None,
-) -> Config:
-    """A config: `base`, a YAML file over it, `key=value` settings over that, and command-line flags over those.
+    settings: Iterable[str] = (),
+    flags: Mapping[str, Any] | None = None,
+    base: Mapping[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The values of a config: `base`, a YAML file over it, `key=value` settings over that, and flags over those.
 
     A flag that names a whole group, as `--curriculum` does, lies below settings of that group.
     """
-    told = [_setting(setting) for setting in settings]
-    values = over(base or {}, read_yaml(file) if file is not None else {})
-    make_room(values, [key for key, _ in told])
-    given = {key: value for key, value in flags.items() if value is not None}
-    groups = {key for key in given if any(name.startswith(f"{key}.") for name, _ in told)}
+    pairs = [_setting(setting) for setting in settings]
+    values = over(dict(base or {}), read_yaml(file) if file is not None else {})
+    make_room(values, [key for key, _ in pairs])
+    given = {key: value for key, value in (flags or {}).items() if value is not None}
+    groups = {key for key in given if any(name.startswith(f"{key}.") for name, _ in pairs)}
     for key in groups:
         set_key(values, key, given[key])
-    for key, value in [*told, *((key, value) for key, value in given.items() if key not in groups)]:
+    for key, value in [*pairs, *((key, value) for key, value in given.items() if key not in groups)]:
         set_key(values, key, value)
-    return validated(kind, values)
+    return values
 
 
 def _setting(text: str) -> tuple[str, Any]:
@@ -141,7 +140,7 @@ def validated(kind: type[Config], values: dict[str, Any]) -> Config:
             path = [str(part) for part in problem["loc"] if not str(part).startswith("function-")]
             key = ".".join(path)
             if problem["type"] == "extra_forbidden":
-                elsewhere = [place for place in _places(kind) if place.split(".")[-1] == path[-1]]
+                elsewhere = [place for place in places(kind) if place.split(".")[-1] == path[-1]]
                 elsewhere = [place for place in elsewhere if not place.startswith("reading.")]  # a course's own
                 elsewhere.sort(key=lambda place: place.count("."))
                 hint = f"; did you mean '{elsewhere[0]}'?" if elsewhere else nearest(path[-1], _keys(kind, path[:-1]))
@@ -191,10 +190,10 @@ def listed(kind: type[BaseModel], start: BaseModel | None, before: str = "") -> 
     return settings
 
 
-def _places(kind: type[BaseModel], before: str = "") -> list[str]:
+def places(kind: type[BaseModel], before: str = "") -> list[str]:
     """All settings with their groups before them: `training.epochs`."""
-    places = []
+    result: list[str] = []
     for name in kind.model_fields:
         inner = _inner(kind, name)
-        places += [before + name] if inner is None else [before + name, *_places(inner, f"{before}{name}.")]
-    return places
+        result += [before + name] if inner is None else [before + name, *places(inner, f"{before}{name}.")]
+    return result

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from importlib import resources
 from pathlib import Path
+from typing import Any
 
 from openbook.base.errors import InputError
 
@@ -26,3 +29,14 @@ def located(path: str | Path) -> Path:
             f"'{path}' is a reader that comes with openbook and a folder here: to mean the folder, give its full path"
         )
     return shipped
+
+
+def config_of(path: str | Path) -> dict[str, Any]:
+    """The config.json of the model in a folder, a run or a shipped reader; empty if there is none to read."""
+    place = located(path)
+    for folder in (place / "model", place):
+        with contextlib.suppress(OSError, ValueError):
+            config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
+            if isinstance(config, dict) and "model_type" in config:
+                return config
+    return {}

@@ -6,99 +6,88 @@ from fractions import Fraction
 
 import numpy as np
 
-from openbook.task import random_inputs, translate_batch
-from openbook.task.phrasebook import sample_tables
-from openbook.theory.lemmas.bits import all_codebooks, all_strings, collision, parities
-from openbook.theory.lemmas.check import Outcome, check, ratio
+from openbook.task import random_inputs
+from openbook.task.phrasebook import Table, sample_tables
+from openbook.task.translate import Chars
+from openbook.theory.lemmas.check import Outcome, equation, section
+from openbook.theory.lemmas.enumeration import all_codebooks, all_strings, translate_all
+from openbook.theory.lemmas.parities import collision, parities
+
+check = section("Two characters")
 
 
-@check(
-    "uniformity",
-    "E s_{i,j} = 1/2 and E s_{i,j} ⊕ s_{i,j'} = 1/2 for uniform inputs, at every level.",
-    "exhaustive",
-    "lem:uniform_n2_dist",
-    "Pairwise independence is all it gives; the composition lemma needs it of xors too.",
-)
+@check("uniformity", "exhaustive", "lem:uniform_n2_dist")
 def uniformity(*, seed: int, mean: Fraction = Fraction(1, 2)) -> Outcome:
-    """All codebooks and all inputs at d=2, L=4 and d=3, L=6."""
+    """E s_{i,j} = 1/2 and E s_{i,j} ⊕ s_{i,j'} = 1/2 for uniform inputs, at every level.
+
+    Both means are computed for all codebooks and all inputs at d=2, L=4 and d=3, L=6.
+
+    Remark: Pairwise independence is all it gives; the composition lemma needs it of xors too.
+    """
     worst, cases = Fraction(0), 0
     for depth in (2, 3):
-        length = 2 * depth
-        strings = all_strings(length)
-        for tables in np.array_split(all_codebooks(depth), 1 + 24**depth // 2000):
-            repeated = np.repeat(tables, len(strings), axis=0)
-            levels = translate_batch(repeated, np.tile(strings, (len(tables), 1)), chars=2).strings
-            levels = levels.reshape(len(tables), len(strings), depth + 1, length).transpose(0, 2, 3, 1)
-            ones = levels.astype(np.float32)
-            signs = 1 - 2 * ones
-            means = ones.sum(axis=-1)
-            differ = (len(strings) - signs @ signs.swapaxes(-1, -2)) / 2
-            differ = differ[..., ~np.eye(length, dtype=bool)]
-            for sums in (means, differ):
-                gap = max(abs(Fraction(int(s), len(strings)) - mean) for s in (sums.min(), sums.max()))
-                worst, cases = max(worst, gap), cases + sums.size
-    return Outcome(worst == 0, worst, f"largest deviation {ratio(worst)} in {cases:,} expectations", 0)
+        strings = all_strings(2 * depth)
+        levels = translate_all(all_codebooks(depth), strings).transpose(0, 2, 3, 1).astype(np.float32)
+        signs = 1 - 2 * levels  # [codebook, level, character, string]
+        differ = (len(strings) - signs @ signs.mT) / 2
+        for sums in (levels.sum(axis=-1), differ[..., ~np.eye(2 * depth, dtype=bool)]):
+            gap = max(abs(Fraction(int(extreme), len(strings)) - mean) for extreme in (sums.min(), sums.max()))
+            worst, cases = max(worst, gap), cases + sums.size
+    return Outcome(worst == 0, worst, f"largest deviation {worst} in {cases:,} expectations", 0)
 
 
-@check(
-    "circular-invariance",
-    "Shifting the input by 2k characters shifts every level by 2k characters.",
-    "exhaustive",
-    "lem:circular_invariance",
-)
+@check("circular-invariance", "exhaustive", "lem:circular_invariance")
 def circular_invariance(*, seed: int, step: int = 2) -> Outcome:
-    """All codebooks and strings of MLT(2, 2), L = 6, every shift; 20 codebooks of MLT(3, 10) on random strings."""
-    unequal = compared = 0
-    tables, strings = all_codebooks(2), all_strings(6)
+    """Shifting the input by 2k characters shifts every level by 2k characters.
+
+    Every shift of all strings is translated by all codebooks of MLT(2, 2), L = 6, and every shift of random strings by
+    20 codebooks of MLT(3, 10). An odd `step` splits bigrams, so it must fail.
+    """
     wide = random_inputs(10, 300, (12, 12), seed, stream="theory circular")[0]
-    small = np.repeat(tables, len(strings), axis=0), np.tile(strings, (len(tables), 1)), 2
-    large = np.repeat(sample_tables(3, 10, seed, 0, 20), len(wide), axis=0), np.tile(wide, (20, 1)), 10
-    for books, batch, chars in (small, large):
-        levels = translate_batch(books, batch, chars=chars).strings
-        for shift in range(step, batch.shape[1], step):
-            moved = translate_batch(books, np.roll(batch, -shift, axis=1), chars=chars).strings
-            unequal += int((moved != np.roll(levels, -shift, axis=2)).sum())
-            compared += levels.size
-    return Outcome(unequal == 0, unequal, f"{unequal:,} of {compared:,} characters differ", 0)
+    tasks = ((all_codebooks(2), all_strings(6), 2), (sample_tables(3, 10, seed, 0, 20), wide, 10))
+
+    def shifted_input(tables: Table, strings: Chars, chars: int, by: int) -> Chars:
+        return translate_all(tables, np.roll(strings, -by, axis=-1), chars)
+
+    def shifted_levels(tables: Table, strings: Chars, chars: int, by: int) -> Chars:
+        return np.roll(translate_all(tables, strings, chars), -by, axis=-1)
+
+    cases = ((*task, by) for task in tasks for by in range(step, task[1].shape[1], step))
+    return equation(cases, shifted_input, shifted_levels, "{:,} of {:,} characters differ", axes=0)
 
 
-@check(
-    "circular-correlation",
-    "corr(s^α_{i,j}, s^β_{i,j}) = corr(s^α_{i,j+2k}, s^β_{i,j+2k}).",
-    "exhaustive",
-    "lem:circ_invar",
-    "Where the lemma is used, only the second index is shifted (p_{j;j} = p_{j;j+2k}); both must be. At level 2, "
-    "p_{2;2} = 1/3 and p_{2;4} = 0.",
-)
+@check("circular-correlation", "exhaustive", "lem:circ_invar")
 def circular_correlation(*, seed: int, step: int = 2) -> Outcome:
-    """All 576 codebooks of MLT(2, 2) in pairs, L = 6: equality of parities at j and at j + 2k."""
+    """corr(s^α_{i,j}, s^β_{i,j}) = corr(s^α_{i,j+2k}, s^β_{i,j+2k}).
+
+    For all pairs of the 576 codebooks of MLT(2, 2), L = 6, it is compared whether their parities are equal at j and
+    whether they are equal at j + 2k.
+
+    Remark: Where the lemma is used, only the second index is shifted (p_{j;j} = p_{j;j+2k}); both must be. At level 2,
+    p_{2;2} = 1/3 and p_{2;4} = 0.
+    """
     table = parities(all_codebooks(2), 6)  # [codebook, level, position]
-    changed = 0
-    for level in (1, 2):
-        equal = [table[:, level, j][:, None] == table[:, level, j][None, :] for j in range(6)]
-        changed += sum(int((equal[j] != equal[(j + step) % 6]).sum()) for j in range(6))
+    equal = table[:, None, 1:] == table[None, :, 1:]  # [α, β, level, position]
+    changed = int((equal != np.roll(equal, -step, axis=-1)).sum())
     both, one = collision(table[:, 1, 1], table[:, 1, 1]), collision(table[:, 1, 1], table[:, 1, 3])
     return Outcome(
         changed == 0 and one != both,
         {"changed": changed, "p22": both, "p24": one},
-        f"{changed} pairs of codebooks changed; p_2;2 = {ratio(both)}, p_2;4 = {ratio(one)}",
+        f"{changed} pairs of codebooks changed; p_2;2 = {both}, p_2;4 = {one}",
         0,
     )
 
 
-@check(
-    "cross-correlation",
-    "P[s^α_j ~ s^β_{j+1}] ≤ ½ (P[s^α_j ~ s^β_j] + P[s^α_{j+1} ~ s^β_{j+1}]).",
-    "exact counting",
-    "lem:cross_corr",
-)
+@check("cross-correlation", "exact counting", "lem:cross_corr")
 def cross_correlation(*, seed: int, factor: Fraction = Fraction(1, 2)) -> Outcome:
-    """All codebooks of MLT(3, 2), L = 6: every level and position."""
+    """P[s^α_j ~ s^β_{j+1}] ≤ ½ (P[s^α_j ~ s^β_j] + P[s^α_{j+1} ~ s^β_{j+1}]).
+
+    The three probabilities are counted over all codebooks of MLT(3, 2), L = 6, at every level and position.
+    """
     table = parities(all_codebooks(3), 6)
     closest = Fraction(0)
     for level in (1, 2, 3):
-        own = [collision(table[:, level, j], table[:, level, j]) for j in range(6)]
-        for j in range(6):
-            cross = collision(table[:, level, j], table[:, level, (j + 1) % 6])
-            closest = max(closest, cross / (own[j] + own[(j + 1) % 6]))
-    return Outcome(closest <= factor, closest, f"largest ratio {ratio(closest)}", factor)
+        here = [table[:, level, j] for j in range(6)]
+        for one, other in zip(here, here[1:] + here[:1], strict=True):
+            closest = max(closest, collision(one, other) / (collision(one, one) + collision(other, other)))
+    return Outcome(closest <= factor, closest, f"largest ratio {closest}", factor)

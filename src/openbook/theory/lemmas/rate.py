@@ -1,7 +1,7 @@
 """The rate at which two random tasks of MLT(d, 2) stop correlating, from below: 19/24, which is more than 7/9.
 
 Let M_1..M_d be uniform in K = GL(2, 2) and S = [[0, 1], [z, 0]]; the first output character is the first row of
-M_d S M_{d-1} ... S M_1 (`bits.output_parities`). As S² = z is central, that product is an alternating product of
+M_d S M_{d-1} ... S M_1 (`parities.output_parities`). As S² = z is central, that product is an alternating product of
 uniform elements of K and of K' = S K S⁻¹, times a power of S. With u, u' the averages over K and K' in the regular
 representation of Γ = ⟨K, K'⟩ ⊂ SL₂(F₂[z, 1/z]), two products are equal with probability ⟨δ, (u u' u)^(d-1) δ⟩, so
 
@@ -25,16 +25,19 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from openbook.theory.lemmas.check import Outcome, check
-from openbook.theory.lemmas.decay import DEPTH, exact_decay
+from openbook.theory.lemmas.check import Outcome, section
+from openbook.theory.lemmas.enumeration import Integers
+from openbook.theory.lemmas.parities import DEPTH, exact_decay
 
-Entries = tuple[
-    int, int, int, int
-]  # a 2 × 2 matrix of monomials in the uniformiser t, as bit patterns: 1, t, t² = 1, 2, 4
+check = section("Hard without context")
+
+# A 2 × 2 matrix of monomials in the uniformiser t, as bit patterns: 1, t, t² = 1, 2, 4.
+Entries = tuple[int, int, int, int]
+Operator = NDArray[np.float64]
 GL2: list[Entries] = [(a, b, c, d) for a, b, c, d in itertools.product((0, 1), repeat=4) if (a * d + b * c) % 2]
 
 
-def _twisted(element: Entries) -> tuple[Entries, Entries]:
+def twisted(element: Entries) -> tuple[Entries, Entries]:
     """t·(S M S⁻¹) = t·[[d, c/z], [z·b, a]] at the place z (t = z) and at infinity (t = 1/z)."""
     a, b, c, d = element
     return (d << 1, c, b << 2, a << 1), (d << 1, c << 2, b, a << 1)
@@ -51,14 +54,14 @@ def rate_by_constants() -> Fraction:
     return sum((moved[c] * moved[b] for _, b, c, _ in GL2), Fraction(0)) / len(GL2)
 
 
-def cells(depth: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def cells(depth: int) -> tuple[Integers, Integers]:
     """Representatives of P¹ over F₂[t]/t^depth: [1 : y] for all y, then [x : 1] for x divisible by t."""
     every = np.arange(1 << depth)
     even = every[::2]
     return np.r_[np.ones_like(every), even], np.r_[every, np.ones_like(even)]
 
 
-def _divide(top: NDArray[np.int64], unit: NDArray[np.int64], depth: int) -> NDArray[np.int64]:
+def _divide(top: Integers, unit: Integers, depth: int) -> Integers:
     """Power series over F₂ modulo t^depth: top / unit, digit by digit."""
     quotient, rest = np.zeros_like(top), top.copy()
     for place in range(depth):
@@ -68,7 +71,7 @@ def _divide(top: NDArray[np.int64], unit: NDArray[np.int64], depth: int) -> NDAr
     return quotient
 
 
-def locate(x: NDArray[np.int64], y: NDArray[np.int64], depth: int) -> NDArray[np.int64]:
+def locate(x: Integers, y: Integers, depth: int) -> Integers:
     """The number of the cell of `cells(depth)` that holds [x : y], one of x, y being a unit."""
     unit = (x & 1).astype(bool)
     first = _divide(y, np.where(unit, x, 1), depth)
@@ -76,7 +79,7 @@ def locate(x: NDArray[np.int64], y: NDArray[np.int64], depth: int) -> NDArray[np
     return np.where(unit, first, (1 << depth) + (second >> 1))
 
 
-def koopman(matrix: Entries, power: int, depth: int) -> NDArray[np.float64]:
+def koopman(matrix: Entries, power: int, depth: int) -> Operator:
     """⟨e_C, π(g) e_D⟩ over the cells of a depth, e_C their normalised indicators, where `matrix` is t^power · g⁻¹."""
     fine = depth + 2  # an element of K' shifts digits by at most two
     x, y = cells(fine)
@@ -94,11 +97,11 @@ def koopman(matrix: Entries, power: int, depth: int) -> NDArray[np.float64]:
 def rate_from_below(depth: int, rounds: int = 400) -> float:
     """The largest eigenvalue of u u' u compressed to functions constant on cells: a bound that grows with depth."""
     first = [koopman(m, 0, depth) for m in GL2]
-    places = [_twisted(m) for m in GL2]
+    places = [twisted(m) for m in GL2]
     at_zero = [koopman(z, 1, depth) for z, _ in places]
     at_infinity = [koopman(w, 1, depth) for _, w in places]
 
-    def average(left: list[NDArray[np.float64]], right: list[NDArray[np.float64]], f: NDArray[np.float64]) -> NDArray:
+    def average(left: list[Operator], right: list[Operator], f: Operator) -> Operator:
         return np.sum([a @ f @ b.T for a, b in zip(left, right, strict=True)], axis=0) / len(left)
 
     f = np.ones((3 << (depth - 1),) * 2)
@@ -110,20 +113,19 @@ def rate_from_below(depth: int, rounds: int = 400) -> float:
     return value
 
 
-@check(
-    "decay-rate",
-    "Two random tasks correlate w.p. at least (19/24)^(d-o(d)), so (1/3)(7/9)^(d-1) cannot hold for all d.",
-    "algebra",
-    "lem:corr_random_map_n2",
-    "The lemma is false for large d (sampled: from between 400 and 450 on, see 'decay-deep'), true at all depths "
-    "counted. The decay is exponential all the same, at a rate of about 0.795; the proof is in docs/theory.md.",
-)
+@check("decay-rate", "algebra", "lem:corr_random_map_n2")
 def decay_rate(*, seed: int, factor: Fraction = Fraction(7, 9)) -> Outcome:
-    """19/24 exactly; sharper bounds from cylinder functions; and the exact ratios p_{d+1}/p_d, which must only rise."""
+    """Two random tasks correlate w.p. at least (19/24)^(d-o(d)), so (1/3)(7/9)^(d-1) cannot hold for all d.
+
+    The bound 19/24 is computed exactly, and cylinder functions give sharper ones. Both are compared with 7/9 and with
+    the exact ratios p_{d+1}/p_d, which must only rise.
+
+    Remark: The lemma is false for large d (sampled: from between 400 and 450 on, see 'decay-deep'), true at all depths
+    counted. The decay is exponential all the same, at a rate of about 0.795; the proof is in docs/theory.md.
+    """
     constants = rate_by_constants()
     sharper = [rate_from_below(depth) for depth in range(1, 6)]
-    exact = [probability for probability, _ in exact_decay(DEPTH)]
-    ratios = [after / before for before, after in itertools.pairwise(exact)]
+    ratios = [after / before for (before, _), (after, _) in itertools.pairwise(exact_decay(DEPTH))]
     rising = ratios == sorted(ratios) and sharper == sorted(sharper) and sharper[0] >= constants
     return Outcome(
         constants > factor and rising and float(ratios[-1]) <= sharper[-1],

@@ -9,15 +9,19 @@ import numpy as np
 import pytest
 import torch
 from tests.tiny import FAMILIES, byte_level, tiny
+from transformers import TrainerCallback
+from transformers.trainer_utils import IntervalStrategy
 
 from openbook.base.errors import InputError
 from openbook.book import ListSource
 from openbook.curriculum import SamplingPlan, curriculum_named
+from openbook.training.arguments import CELConfig
 from openbook.training.batches import Collator, PositionDataset
-from openbook.training.config import TrainingConfig
+from openbook.training.config import RunConfig
 from openbook.training.encode import Encoder
+from openbook.training.run import trainer_arguments
 from openbook.training.targets import all_logits_loss
-from openbook.training.train import ContextEnhancedTrainer, DivergedError, Reporter, training_arguments
+from openbook.training.trainer import CELTrainer, DivergedError
 
 RECORDS = [
     {
@@ -33,12 +37,26 @@ def plan_of(epochs: int = 1, records: list[dict[str, Any]] = RECORDS) -> Samplin
     return SamplingPlan(ListSource(records), curriculum_named("anneal"), epochs=epochs, shuffle=True)
 
 
+def arguments_of(folder: Path, steps: int = 100, **training: Any) -> CELConfig:
+    """Arguments of a run with these settings, without exams."""
+    config = RunConfig.model_validate({"task": {}, "training": {"learning_rate": 1e-2, "log_every": 1, **training}})
+    arguments = trainer_arguments(config, folder, steps)
+    arguments.eval_strategy = IntervalStrategy.NO
+    return arguments
+
+
 def trainer_of(
-    folder: Path, model: Any, plan: SamplingPlan, batch_size: int = 8, micro: int = 8, **settings: Any
-) -> ContextEnhancedTrainer:
-    config = TrainingConfig(**{"learning_rate": 1e-2, "log_every": 1, **settings})
+    folder: Path,
+    model: Any,
+    plan: SamplingPlan,
+    batch_size: int = 8,
+    micro: int = 8,
+    kind: type[CELTrainer] = CELTrainer,
+    **training: Any,
+) -> CELTrainer:
+    arguments = arguments_of(folder, batch_size=batch_size, micro_batch_size=micro, **training)
     encoder = Encoder(byte_level(), plan.source.bank, 512)
-    return ContextEnhancedTrainer(model, plan, encoder, training_arguments(config, folder), batch_size, micro)
+    return kind(model, arguments, train_dataset=plan.source, plan=plan, encoder=encoder)
 
 
 def weights(model: Any) -> dict[str, torch.Tensor]:
@@ -95,10 +113,7 @@ def test_a_few_steps_on_every_family_bring_the_loss_down(family: str, tmp_path: 
 
 def test_the_paper_s_optimiser_and_schedule(tmp_path: Path) -> None:
     plan = plan_of(epochs=25)  # 300 positions in 50 steps
-    config = TrainingConfig(learning_rate=2e-3)
-    trainer = ContextEnhancedTrainer(
-        tiny(), plan, Encoder(byte_level(), plan.source.bank), training_arguments(config, tmp_path), 6
-    )
+    trainer = trainer_of(tmp_path, tiny(), plan, 6, learning_rate=2e-3)
     trainer.create_optimizer_and_scheduler(50)
     group = trainer.optimizer.param_groups[0]
     assert type(trainer.optimizer).__name__ == "AdamW" and group["betas"] == (0.9, 0.95)
@@ -116,10 +131,7 @@ def test_the_paper_s_optimiser_and_schedule(tmp_path: Path) -> None:
 @pytest.mark.parametrize("steps", [1, 4, 16, 17, 100])
 def test_training_too_short_for_a_warmup_has_none(steps: int, schedule: Any, tmp_path: Path) -> None:
     """The first step of a warmup has a rate of 0, with which a run of one step would learn nothing."""
-    config = TrainingConfig(learning_rate=2e-3, schedule=schedule)
-    plan = plan_of()
-    arguments = training_arguments(config, tmp_path, steps=steps)
-    trainer = ContextEnhancedTrainer(tiny(), plan, Encoder(byte_level(), plan.source.bank), arguments, 6)
+    trainer = trainer_of(tmp_path, tiny(), plan_of(), 6, learning_rate=2e-3, schedule=schedule)
     trainer.create_optimizer_and_scheduler(steps)
     first = trainer.optimizer.param_groups[0]["lr"]
     assert first == (pytest.approx(2e-3) if steps < 17 else 0)  # 6 % of 17 steps is the first whole one
@@ -131,14 +143,12 @@ def test_training_too_short_for_a_warmup_has_none(steps: int, schedule: Any, tmp
 def seen_positions(folder: Path, **settings: Any) -> list[list[int]]:
     seen: list[list[int]] = []
 
-    class Watching(ContextEnhancedTrainer):
+    class Watching(CELTrainer):
         def training_step(self, model: Any, inputs: dict[str, Any], num_items_in_batch: Any = None) -> torch.Tensor:
             seen.append(inputs["positions"])
             return super().training_step(model, inputs, num_items_in_batch)
 
-    plan = plan_of(epochs=2)
-    arguments = training_arguments(TrainingConfig(learning_rate=1e-3, **settings), folder)
-    Watching(tiny(), plan, Encoder(byte_level(), plan.source.bank), arguments, 5, 2).train()
+    trainer_of(folder, tiny(), plan_of(epochs=2), 5, 2, Watching, **settings).train()
     return seen
 
 
@@ -213,12 +223,8 @@ def test_a_gradient_that_is_no_number_stops_before_the_update(tmp_path: Path) ->
 def test_what_the_trainer_cannot_do_is_refused(tmp_path: Path) -> None:
     plan = plan_of()
     encoder = Encoder(byte_level(), plan.source.bank)
-    arguments = training_arguments(TrainingConfig(), tmp_path)
     with pytest.raises(InputError, match="has no output embeddings"):
-        ContextEnhancedTrainer(tiny().model, plan, encoder, arguments)
-    arguments.gradient_accumulation_steps = 2
-    with pytest.raises(InputError, match="set batch_size and micro_batch_size"):
-        ContextEnhancedTrainer(tiny(), plan, encoder, arguments)
+        CELTrainer(tiny().model, arguments_of(tmp_path), train_dataset=plan.source, plan=plan, encoder=encoder)
 
 
 # ---- trackers and reports
@@ -226,8 +232,7 @@ def test_what_the_trainer_cannot_do_is_refused(tmp_path: Path) -> None:
 
 def test_trackers_are_passed_through(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard")
-    config = TrainingConfig(report_to=["tensorboard"], learning_rate=1e-3)
-    assert training_arguments(config, tmp_path).report_to == ["tensorboard"]
+    assert arguments_of(tmp_path, report_to=["tensorboard"]).report_to == ["tensorboard"]
     trainer_of(tmp_path, tiny(), plan_of(), report_to=["tensorboard"]).train()
     assert list(tmp_path.rglob("events.out.*"))
 
@@ -248,32 +253,13 @@ def test_a_tracker_of_ones_own_is_told_everything(tmp_path: Path, monkeypatch: p
 
 
 def test_no_tracker_unless_asked_for(tmp_path: Path) -> None:
-    assert training_arguments(TrainingConfig(), tmp_path).report_to in ([], ["none"])
+    assert arguments_of(tmp_path).report_to in ([], ["none"])
     with pytest.raises(InputError, match="wandbb"):
-        training_arguments(TrainingConfig(report_to=["wandbb"]), tmp_path)
-
-
-def test_the_reporter_logs_advances_and_examines(tmp_path: Path) -> None:
-    logged: list[dict[str, Any]] = []
-    advanced: list[float] = []
-    reporter = Reporter(
-        lambda **metrics: logged.append(metrics),
-        lambda amount, note=None: advanced.append(amount),
-        lambda: {"closed_book": 0.5},
-        every=2,
-    )
-    plan = plan_of()
-    arguments = training_arguments(TrainingConfig(log_every=1, learning_rate=1e-3), tmp_path)
-    encoder = Encoder(byte_level(), plan.source.bank)
-    ContextEnhancedTrainer(tiny(), plan, encoder, arguments, 3, 3, callbacks=[reporter]).train()
-    assert sum(advanced) == 4
-    assert [entry["step"] for entry in logged if "closed_book" in entry] == [2, 4]
-    assert [entry["step"] for entry in logged if "loss" in entry] == [1, 2, 3, 4]
+        arguments_of(tmp_path, report_to=["wandbb"])
 
 
 def test_gradient_checkpointing_and_weight_decay_reach_the_trainer(tmp_path: Path) -> None:
-    config = TrainingConfig(gradient_checkpointing=True, weight_decay=0.1, max_grad_norm=0.5, learning_rate=1e-3)
-    arguments = training_arguments(config, tmp_path)
+    arguments = arguments_of(tmp_path, gradient_checkpointing=True, weight_decay=0.1, max_grad_norm=0.5)
     assert arguments.gradient_checkpointing and (arguments.weight_decay, arguments.max_grad_norm) == (0.1, 0.5)
     plain, saving = tiny(), tiny()
     trainer_of(tmp_path, plain, plan_of()).train()
@@ -282,26 +268,105 @@ def test_gradient_checkpointing_and_weight_decay_reach_the_trainer(tmp_path: Pat
         torch.testing.assert_close(saving.state_dict()[name], value, msg=name)
 
 
-def test_the_ten_lines_of_the_docstring_work(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from openbook.book import JsonlSource
-    from openbook.training import train
-
-    lines = [line.strip() for line in (train.__doc__ or "").splitlines() if line.startswith("    ")]
-    assert 5 <= len(lines) <= 10
-    monkeypatch.chdir(tmp_path)
-    facts = Path(__file__).parents[2] / "examples" / "facts.jsonl"
-    (tmp_path / "facts.jsonl").write_bytes(facts.read_bytes())
-    names: dict[str, Any] = {**vars(train), "JsonlSource": JsonlSource, "curriculum_named": curriculum_named}
-    names |= {"model": tiny(), "tokenizer": byte_level()}
-    exec("\n".join(lines).replace("epochs=20", "epochs=3"), names)
-    assert names["trainer"].state.global_step == 2  # 90 positions in steps of 64
-
-
 def test_one_process_trains_on_one_device(tmp_path: Path) -> None:
     """With several at hand transformers would cut up batches among them, where a step's targets have their places."""
-    arguments = training_arguments(TrainingConfig(), tmp_path)
+    arguments = arguments_of(tmp_path)
     assert arguments.n_gpu == 0
     arguments._n_gpu = 2
     plan = plan_of()
-    trainer = ContextEnhancedTrainer(tiny(), plan, Encoder(byte_level(), plan.source.bank), arguments)
+    encoder = Encoder(byte_level(), plan.source.bank)
+    trainer = CELTrainer(tiny(), arguments, train_dataset=plan.source, plan=plan, encoder=encoder)
     assert trainer.args.n_gpu == 1
+
+
+# ---- as a trainer of transformers
+
+
+def arguments_for(folder: Path, **options: Any) -> CELConfig:
+    settings = {"per_device_train_batch_size": 3, "gradient_accumulation_steps": 2, "num_train_epochs": 4, **options}
+    return CELConfig(str(folder), use_cpu=True, disable_tqdm=True, report_to="none", learning_rate=1e-2, **settings)
+
+
+def test_it_takes_what_other_trainers_take(tmp_path: Path) -> None:
+    """A dataset of Hugging Face, a tokenizer, callbacks; evaluation, the best model, early stopping."""
+    from datasets import Dataset
+    from transformers import EarlyStoppingCallback
+
+    options = {"eval_strategy": "epoch", "save_strategy": "epoch", "load_best_model_at_end": True}
+    arguments = arguments_for(tmp_path, metric_for_best_model="closed_accuracy", greater_is_better=True, **options)
+    rows = Dataset.from_list(RECORDS)
+    model = tiny(vocabulary=len(byte_level()))
+    trainer = CELTrainer(
+        model,
+        arguments,
+        train_dataset=rows,
+        eval_dataset=rows.select(range(4)),
+        processing_class=byte_level(),
+        callbacks=[EarlyStoppingCallback(early_stopping_patience=10)],
+    )
+    trainer.train()
+    assert (trainer.state.global_step, trainer.step_size, trainer.micro_batch_size) == (8, 6, 3)
+    exams = [line for line in trainer.state.log_history if "eval_closed_accuracy" in line]
+    assert [(line["step"], line["epoch"]) for line in exams] == [(2, 1), (4, 2), (6, 3), (8, 4)]
+    best = max(exams, key=lambda line: line["eval_closed_accuracy"])
+    assert trainer.state.best_metric == best["eval_closed_accuracy"]
+    assert trainer.evaluate()["eval_closed_accuracy"] == best["eval_closed_accuracy"]  # its weights are back
+    assert (tmp_path / "checkpoints" / f"step-{best['step']:08d}").is_dir()
+
+
+def test_it_goes_on_from_its_own_checkpoint(tmp_path: Path) -> None:
+    results = []
+    for stops_at in (None, 3):
+        folder, model = tmp_path / str(stops_at), tiny(vocabulary=len(byte_level()))
+        start = weights(model)
+
+        class Stop(TrainerCallback):
+            def on_step_end(self, args: Any, state: Any, control: Any, **_: Any) -> None:
+                control.should_training_stop = state.global_step == stops_at  # noqa: B023
+
+        def make(model: Any, folder: Path = folder) -> CELTrainer:
+            arguments = arguments_for(folder, save_strategy="steps", save_steps=1)
+            options = {"processing_class": byte_level(), "callbacks": [Stop()]}
+            return CELTrainer(model, arguments, train_dataset=RECORDS, **options)
+
+        make(model).train()
+        if stops_at is not None:
+            model.load_state_dict(start)
+            make(model).train(resume_from_checkpoint=str(folder / "checkpoints" / "step-00000002"))
+            stopped = weights(model)
+            assert not same(stopped, results[0])
+            stops_at = None
+            model.load_state_dict(start)
+            make(model).train(resume_from_checkpoint=True)
+        results.append(weights(model))
+    assert same(*results)
+
+
+@pytest.mark.parametrize(
+    "option, instead",
+    [
+        ({"max_steps": 5}, "set num_train_epochs"),
+        ({"num_train_epochs": 0.5}, "a whole number"),
+        ({"label_smoothing_factor": 0.1}, "plain cross-entropy"),
+        ({"dataloader_drop_last": True}, "every position"),
+        ({"save_strategy": "best", "eval_strategy": "epoch"}, "'steps' or 'epoch'"),
+    ],
+)
+def test_what_it_cannot_honour_is_refused_by_name(option: dict[str, Any], instead: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=instead) as caught:
+        CELTrainer(tiny(), arguments_for(tmp_path, **option), train_dataset=RECORDS, processing_class=byte_level())
+    assert next(iter(option)) in str(caught.value)
+
+
+def test_plain_arguments_and_adapters_will_do(tmp_path: Path) -> None:
+    from peft import LoraConfig
+    from transformers import TrainingArguments
+
+    arguments = TrainingArguments(str(tmp_path), num_train_epochs=1, use_cpu=True, report_to="none", disable_tqdm=True)
+    model = tiny(vocabulary=len(byte_level()))
+    adapters = LoraConfig(r=2, target_modules="all-linear", task_type="CAUSAL_LM")
+    options: dict[str, Any] = {"processing_class": byte_level(), "peft_config": adapters}
+    trainer = CELTrainer(model, arguments, train_dataset=RECORDS, **options)
+    trainer.train()
+    trained = {name for name, parameter in trainer.model.named_parameters() if parameter.requires_grad}
+    assert trained and all("lora" in name for name in trained) and trainer.state.global_step == 2

@@ -1,0 +1,302 @@
+"""The public functions of openbook, which the command line calls too.
+
+    import openbook as ob
+
+    data = ob.load("handbook.jsonl")
+    run = ob.learn(data, model="HuggingFaceTB/SmolLM2-135M-Instruct", curriculum="anneal", epochs=20)
+    run.exam().closed.accuracy
+
+Everything heavy is imported when it is first needed.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal
+
+from openbook.base.console import Bar, no_bar
+from openbook.base.errors import InputError, nearest
+
+if TYPE_CHECKING:
+    from openbook.book.source import Source
+    from openbook.paper.experiment import Scale
+    from openbook.paper.reproduce import Outcome
+    from openbook.task.source import Translations
+    from openbook.training.config import RunConfig
+    from openbook.training.encode import Encoder
+    from openbook.training.exam import Row, SectionRow
+    from openbook.training.reopen import Reopened
+
+Method = Literal["reading", "chain-of-thought"]
+
+
+def load(data: Any, *, split: str = "train", skip_bad: bool = False) -> Source:
+    """The examples of a JSONL file, a Hugging Face dataset (an object, its folder or its hub name), or records."""
+    from openbook.book.load import load
+
+    return load(data, split=split, skip_bad=skip_bad)
+
+
+def records(data: Any) -> Iterator[Mapping[str, Any]]:
+    """The records of some data, one after another, with TRL's names."""
+    source = load(data)
+    return (source.record(index) for index in range(len(source)))
+
+
+def mlt(depth: int = 3, chars: int = 8, samples: int = 1000, *, seed: int = 0, **options: Any) -> Translations:
+    """Translations of MLT(depth, chars) by the codebook of a seed; `fresh=True` gives each example its own codebook.
+
+    Other options are those of `openbook.task.source.Translations`, such as lengths=(20, 40) or text="compact".
+    """
+    from openbook.task.phrasebook import Codebook
+    from openbook.task.source import Translations
+
+    codebook = None if options.pop("fresh", False) else Codebook.sample(depth, chars, seed)
+    return Translations(depth, chars, samples, codebook, seed=seed, **options)
+
+
+# ---- configs
+
+
+def config_for(
+    *,
+    file: Path | str | None = None,
+    settings: Iterable[str] = (),
+    base: Mapping[str, Any] | None = None,
+    **keys: Any,
+) -> RunConfig:
+    """The config of a run: `base`, a YAML file or shipped config over it, `key=value` settings, and keys over those.
+
+    A key is the name of a setting, with or without its group: epochs, training.epochs, or training={"epochs": 3}.
+    """
+    from openbook.training.resolve import configured
+
+    return configured(file, settings, {setting_named(name): value for name, value in keys.items()}, base)
+
+
+def setting_named(name: str) -> str:
+    """The full name of a setting; one of `training` goes before one of the same name in another group."""
+    from openbook.training.config import RunConfig
+    from openbook.training.settings import places
+
+    known = [place for place in places(RunConfig) if not place.startswith("reading.")]
+    if name in known or name.startswith("reading."):
+        return name
+    if same := sorted((p for p in known if p.rpartition(".")[2] == name), key=lambda p: not p.startswith("training.")):
+        return same[0]
+    short = {place.rpartition(".")[2] for place in known}
+    raise InputError(f"'{name}' is not a setting{nearest(name, short)} (`openbook learn --settings` lists them all)")
+
+
+# ---- runs
+
+
+def learn(
+    data: Any = None,
+    *,
+    out: Path | str = "runs/learn",
+    config: RunConfig | Path | str | None = None,
+    force: bool = False,
+    resume: bool = False,
+    allow_changes: bool = False,
+    bar: Bar = no_bar,
+    report: Any = lambda line: None,
+    **keys: Any,
+) -> Run:
+    """Train with the book open, closing it as training goes on, and leave a run in the folder `out`.
+
+    `data` is whatever `load` takes; without it, the run is about the task. `config` is a YAML file, the name of a
+    shipped config, or a config; keys are settings of it, such as epochs=20, curriculum="anneal" or task={"depth": 3}.
+    """
+    from openbook.training.folder import StartMode
+    from openbook.training.run import execute
+
+    start = StartMode(force, resume, allow_changes)
+    if not hasattr(config, "training"):  # a name, a file or nothing: not a config yet
+        keys["data"] = _data_file(data, Path(out))
+        base = Run(out).config_record if resume else None
+        config = config_for(file=config, base=base, **keys)  # type: ignore[arg-type]
+    elif keys or data is not None:
+        raise InputError("a whole config was given: put data and settings into it")
+    execute(config, Path(out), start, bar=bar, report=report)  # type: ignore[arg-type]
+    return Run(out)
+
+
+def prepare(*, method: Method = "reading", out: Path | str = "runs/prepare", **keys: Any) -> Run:
+    """Teach a model to read a book: translation with a fresh codebook in every example.
+
+    `reading` makes a student from nothing; `chain-of-thought` takes any model through the paper's first stage.
+    """
+    from openbook.training.resolve import STAGE_ONE
+
+    options = {name: keys.pop(name) for name in ("force", "resume", "allow_changes", "bar", "report") if name in keys}
+    base = Run(out).config_record if options.get("resume") else STAGE_ONE[method]
+    return learn(out=out, config=config_for(base=base, file=keys.pop("config", None), **keys), **options)
+
+
+def _data_file(data: Any, out: Path) -> Path | None:
+    """Data as a file. Records that are in memory are written beside the run, so that it can be examined later."""
+    if data is None or isinstance(data, str | Path):
+        return None if data is None else Path(data)
+    source = load(data)
+    if (path := getattr(data, "path", None)) is not None:  # it was loaded from a file
+        return Path(path)
+    if source.task is not None:
+        raise InputError("a run on the task is described by settings: leave data out and give task={...}")
+    from openbook.base.files import written_aside
+
+    path = out.with_name(f"{out.name}.data.jsonl")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with written_aside(path) as aside:
+        lines = (json.dumps(dict(source.record(index)), ensure_ascii=False) for index in range(len(source)))
+        aside.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+@dataclass(frozen=True)
+class Exam:
+    """The rows of an exam."""
+
+    rows: Sequence[Row]
+    sections: Sequence[SectionRow] = ()
+    others: float = 0.0  # share of the pieces not needed that were in the book
+
+    def at(self, share: float, book: str = "right") -> Row:
+        """The row for a share of the book."""
+        found = [row for row in self.rows if row.open == share and row.book == book]
+        if not found:
+            raise InputError(f"this exam has no row with {share:g} of the {book} book open: name it when sitting it")
+        return found[0]
+
+    @property
+    def closed(self) -> Row:
+        return self.at(0.0)
+
+    @property
+    def open(self) -> Row:
+        return self.at(1.0)
+
+
+class Run:
+    """A run that `learn` or `prepare` left in a folder, or a reader that comes with openbook."""
+
+    def __init__(self, folder: Path | str) -> None:
+        from openbook.training.shipped import located
+
+        self.folder = located(folder)
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.folder)!r})"
+
+    @property
+    def config_record(self) -> dict[str, Any]:
+        """The settings that the run recorded."""
+        from openbook.training.folder import RunFolder
+
+        return RunFolder(self.folder).read("config.json")
+
+    @property
+    def result(self) -> dict[str, Any]:
+        """What the run came to: accuracy, steps, seconds, ..."""
+        from openbook.training.folder import RunFolder
+
+        return {"run": str(self.folder), **RunFolder(self.folder).read("result.json")}
+
+    @functools.cached_property
+    def _opened(self) -> Reopened:
+        from openbook.training.reopen import reopen
+
+        return reopen(self.folder)
+
+    @property
+    def model(self) -> Any:
+        return self._opened.model
+
+    @property
+    def tokenizer(self) -> Any:
+        return self._opened.encoder.tokenizer
+
+    @property
+    def encoder(self) -> Encoder:
+        return self._opened.encoder
+
+    def exam(
+        self,
+        data: Any = None,
+        *,
+        shares: Sequence[float] = (0.0, 0.25, 0.5, 0.75, 1.0),
+        samples: int | None = None,
+        seed: int | None = None,
+        lengths: tuple[int, int] | None = None,
+        codebook: int | str | None = None,
+        others: float | None = None,
+        sections: bool = False,
+        generate: bool = False,
+        bar: Bar = no_bar,
+    ) -> Exam:
+        """Sit an exam with these shares of the book open, and one with a wrong book.
+
+        `data` is whatever `load` takes; without it, the exam is on the run's own. See `openbook exam --help`.
+        """
+        from openbook.training.exam import check_others, examine, examine_sections
+        from openbook.training.reopen import reopen
+        from openbook.training.sources import exam_size
+
+        if samples is not None and samples < 1:
+            raise InputError(f"samples is {samples}: examine at least one")
+        if not shares:
+            raise InputError("no share of the book is named: give numbers from 0 to 1")
+        plain = data is None and (samples, lengths, codebook) == (None, None, None)
+        opened = self._opened if plain else reopen(self.folder, data, samples, lengths, codebook)
+        config, curriculum = opened.config, opened.config.curriculum
+        size = samples or (exam_size(config) if data is None else config.exam.samples)
+        if others is not None:
+            check_others(curriculum, opened.source, size, others)
+            curriculum = curriculum.model_copy(update={"others": others})
+        what = (opened.model, opened.encoder, opened.source, curriculum)
+        seed = config.seed if seed is None else seed
+        about: dict[str, Any] = {"samples": size, "seed": seed, "batch_size": config.exam.batch_size}
+        with bar("exam", len(shares) + 1) as advance:
+            apart = examine_sections(*what, advance=advance, **about) if sections else []
+            rows = examine(*what, shares, generate=generate, advance=advance, **about)
+        return Exam(rows, apart, curriculum.others)
+
+    def ask(self, question: str, *, book: Any = None, max_new_tokens: int = 64) -> str:
+        """The model's answer, written greedily, with the book closed; `book` is a text or pieces to open for it."""
+        from openbook.training.ask import ask
+
+        return ask(self._opened, question, book, max_new_tokens)
+
+    def audit(self, **options: Any) -> Audit:
+        """Ask whether the closed book can be read back out of the model. Options are those of `openbook audit`."""
+        from openbook.audit import run as audits
+
+        return Audit(audits.audit(self.folder, **options))
+
+    def report(self, out: Path | str = "report/index.html") -> Path:
+        """Write a page about the run, and return its path."""
+        from openbook.comparison.own_runs import write_report
+
+        return write_report([self.folder], Path(out))[0]
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The report of an audit."""
+
+    report: dict[str, Any]
+
+    @property
+    def verdict(self) -> str:
+        return self.report["verdict"]
+
+
+def reproduce(*names: str, scale: Scale = "laptop", out: Path | str | None = None, **options: Any) -> Outcome:
+    """Reproduce the paper's figures and tables, or the named ones; what is finished is kept."""
+    from openbook.paper.reproduce import reproduce
+
+    return reproduce(names, scale, Path(out or Path("results") / scale), **options)

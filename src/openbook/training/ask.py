@@ -1,0 +1,27 @@
+"""Asks a run a question: the prompt is encoded as training encodes it, and the model writes on from there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from openbook.book.jsonl import ListSource
+from openbook.book.shelf import CODE, NONE
+from openbook.book.text import Kind
+from openbook.curriculum import Opened
+from openbook.training.exam import generate
+from openbook.training.reopen import Reopened
+
+
+def ask(opened: Reopened, question: str, book: Any = None, max_new_tokens: int = 64) -> str:
+    """The model's answer, written greedily; `book` is what `privileged_context` may be, open before the question."""
+    record = {"prompt": question, "completion": "?", "privileged_context": book}
+    source = ListSource([record], think=opened.encoder.think)
+    shelf = source.shelf(np.array([0]))
+    slots = np.where(shelf.pieces != NONE, np.arange(shelf.pieces.shape[-1]), NONE)
+    encoded = opened.encoder.of_bank(source.bank).encode(shelf, Opened(slots, np.zeros(1, np.int64)))
+    prompt = encoded.flat_ids[encoded.flat_kinds < CODE[Kind.WORDS]]
+    tokenizer = opened.encoder.tokenizer
+    (answer,) = generate(opened.model, tokenizer, [prompt], max_new_tokens)
+    return tokenizer.decode(answer, skip_special_tokens=True).strip()
