@@ -18,8 +18,8 @@ from openbook.audit.run import ON_TEXT, Settings, attacked, attacks_for, secrets
 from openbook.audit.verdict import LEVEL, findings, measures
 from openbook.training.config import RunConfig
 from openbook.training.run import carry_out
-from openbook.training.sources import sources_of
 from openbook.training.settings import validated
+from openbook.training.sources import sources_of
 
 SEEDS = 20
 

@@ -24,10 +24,10 @@ import torch
 from transformers import TrainerCallback
 
 from _rows import Row, main
-from openbook.training import checkpoint, resume
-from openbook.training.config import RunConfig
-from openbook.training.run import carry_out
-from openbook.training.settings import validated
+from openbook.training import checkpoint
+from openbook.training.resolve import resolve
+from openbook.training.run import execute
+from openbook.training.trainer import CELTrainer
 
 STEPS = 10_000
 WARM = 1_000  # steps after which caches and allocators have settled
@@ -78,19 +78,19 @@ def measure() -> Iterator[Row]:
 def _run(model: dict[str, Any], steps: int) -> tuple[_Watch, list[float], float, int]:
     """A run of so many steps: what was watched, the time of every save, of all of training, and the model's size."""
     watch, saves, trained = _Watch(), [], [0.0]
-    save, train, made = checkpoint.save, resume.ResumableTrainer.train, resume.ResumableTrainer.__init__
+    save, train, made = checkpoint.save, CELTrainer.train, CELTrainer.__init__
     weights = [0]
 
-    def timed_save(*arguments: Any) -> Path:
+    def timed_save(*arguments: Any, **options: Any) -> Path:
         started = time.perf_counter()
-        path = save(*arguments)
+        path = save(*arguments, **options)
         saves.append(time.perf_counter() - started)
         return path
 
-    def timed_train(self: Any) -> Any:
+    def timed_train(self: Any, **options: Any) -> Any:
         weights[0] = sum(weight.numel() for weight in self.model.parameters())
         started = time.perf_counter()
-        result = train(self)
+        result = train(self, **options)
         trained[0] = time.perf_counter() - started
         return result
 
@@ -106,15 +106,15 @@ def _run(model: dict[str, Any], steps: int) -> tuple[_Watch, list[float], float,
         "exam": {"samples": 8},
     }
     checkpoint.save = timed_save
-    resume.ResumableTrainer.train = timed_train  # type: ignore[method-assign]
-    resume.ResumableTrainer.__init__ = with_watch  # type: ignore[method-assign]
+    CELTrainer.train = timed_train  # type: ignore[method-assign]
+    CELTrainer.__init__ = with_watch  # type: ignore[method-assign]
     try:
         with tempfile.TemporaryDirectory(prefix="endurance-") as folder:
-            carry_out(validated(RunConfig, settings), Path(folder) / "run")
+            execute(resolve(settings), Path(folder) / "run")
     finally:
         checkpoint.save = save
-        resume.ResumableTrainer.train = train  # type: ignore[method-assign]
-        resume.ResumableTrainer.__init__ = made  # type: ignore[method-assign]
+        CELTrainer.train = train  # type: ignore[method-assign]
+        CELTrainer.__init__ = made  # type: ignore[method-assign]
     return watch, saves, trained[0], weights[0]
 
 

@@ -32,10 +32,12 @@ os.environ["TOKENIZERS_PARALLELISM"] = "false"
 from _rows import Row
 from openbook.base.console import emit_json, err, out
 from openbook.student import prepare
-from openbook.training import checkpoint, resume, run
+from openbook.training import checkpoint
 from openbook.training.config import RunConfig
-from openbook.training.folder import RunFolder
-from openbook.training.settings import validated
+from openbook.training.folder import RunFolder, StartMode
+from openbook.training.resolve import resolve
+from openbook.training.run import execute
+from openbook.training.trainer import CELTrainer
 
 PHASES = ("startup", "training", "writing a checkpoint", "exam, saving the model")
 LONGEST = 1.5  # times the time of the unbroken run, the longest that a child lives before it is killed
@@ -69,15 +71,12 @@ class Training:
 
     name: str
     config: RunConfig
-    carry_out: Callable[..., Any]
 
 
 TRAININGS = [
-    Training("learn", validated(RunConfig, _LEARN), run.carry_out),
-    Training(
-        "learn, 2 workers", validated(RunConfig, {**_LEARN, "training": {**_TRAINING, "workers": 2}}), run.carry_out
-    ),
-    Training("prepare", validated(RunConfig, _PREPARE), prepare.carry_out_reading),
+    Training("learn", resolve(_LEARN)),
+    Training("learn, 2 workers", resolve({**_LEARN, "training": {**_TRAINING, "workers": 2}})),
+    Training("prepare", resolve(_PREPARE)),
 ]
 
 
@@ -162,7 +161,7 @@ def _announce(phase: mmap.mmap) -> None:
         return told
 
     checkpoint.save = during(2, checkpoint.save, 1)
-    resume.ResumableTrainer.train = during(1, resume.ResumableTrainer.train, 3)  # type: ignore[method-assign]
+    CELTrainer.train = during(1, CELTrainer.train, 3)  # type: ignore[method-assign]
     prepare.Lesson.take_step = during(1, prepare.Lesson.take_step, 3)  # type: ignore[method-assign]
     prepare.CHECKPOINT_EVERY = 3
 
@@ -175,7 +174,7 @@ def _begin(training: Training, folder: Path, phase: mmap.mmap) -> int:
         return child
     code = 1
     try:
-        training.carry_out(training.config, folder, resume=(folder / "config.json").exists())
+        execute(training.config, folder, StartMode(resume=(folder / "config.json").exists()))
         code = 0
     except BaseException as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)

@@ -33,6 +33,7 @@ from typing import Any
 import torch
 from transformers import TrainerCallback
 from transformers.optimization import get_cosine_schedule_with_warmup
+from transformers.trainer_utils import IntervalStrategy
 
 from _rows import Row, main
 from _tokenizer import THINK, llama_like
@@ -42,11 +43,13 @@ from openbook.curriculum import SamplingPlan, curriculum_named
 from openbook.task import Codebook
 from openbook.task.source import Translations
 from openbook.training.batches import Collator, PositionDataset, pad_id_of
-from openbook.training.config import ModelConfig, TrainingConfig
+from openbook.training.config import ModelConfig, RunConfig
 from openbook.training.encode import Encoder
-from openbook.training.models import make_model, make_tokenizer
+from openbook.training.families import Family, llama_shape
+from openbook.training.models import make_tokenizer
+from openbook.training.run import trainer_arguments
 from openbook.training.targets import all_logits_loss, summed_loss, target_logits
-from openbook.training.train import ContextEnhancedTrainer, training_arguments
+from openbook.training.trainer import CELTrainer
 
 STEP, MICRO, STEPS, ROUNDS = 16, 4, 4, 3
 VOCABULARY = 128_256  # Llama 3's
@@ -65,7 +68,7 @@ class Setting:
     shape: ModelConfig
 
     def model(self) -> Any:
-        return make_model(self.shape, len(self.encoder.tokenizer), seed=0)
+        return Family().make(llama_shape(self.shape, len(self.encoder.tokenizer)), seed=0)
 
     def tokens(self) -> int:
         """Real tokens in the steps that are timed: all but the first."""
@@ -96,15 +99,19 @@ class Clock(TrainerCallback):
         return self.ends[-1] - self.ends[0]
 
 
-CONFIG = TrainingConfig(batch_size=STEP, micro_batch_size=MICRO, learning_rate=1e-3)
+def arguments_in(folder: str) -> Any:
+    """The arguments of both trainers, without exams and checkpoints."""
+    settings = {"batch_size": STEP, "micro_batch_size": MICRO, "learning_rate": 1e-3, "checkpoint_every": 0}
+    config = RunConfig.model_validate({"task": {}, "training": settings, "exam": {"every": 10**6}})
+    arguments = trainer_arguments(config, folder, steps=STEPS)
+    arguments.eval_strategy = IntervalStrategy.NO
+    return arguments
 
 
 def ours(setting: Setting, folder: str) -> float:
     clock = Clock()
-    arguments = training_arguments(CONFIG, folder)
-    trainer = ContextEnhancedTrainer(
-        setting.model(), setting.plan, setting.encoder, arguments, STEP, MICRO, callbacks=[clock]
-    )
+    data: dict[str, Any] = {"train_dataset": setting.plan.source, "plan": setting.plan, "encoder": setting.encoder}
+    trainer = CELTrainer(setting.model(), arguments_in(folder), callbacks=[clock], **data)
     trainer.train()
     return clock.seconds()
 
@@ -116,7 +123,7 @@ def with_trl(setting: Setting, folder: str) -> float:
     from trl import SFTConfig, SFTTrainer
 
     disable_progress_bars()
-    common = training_arguments(CONFIG, folder).to_dict()
+    common = arguments_in(folder).to_dict()
     same = ("learning_rate", "adam_beta1", "adam_beta2", "weight_decay", "warmup_steps", "lr_scheduler_type")
     same += ("max_grad_norm", "logging_steps", "report_to", "save_strategy", "disable_tqdm", "seed")
     config = SFTConfig(
@@ -172,13 +179,13 @@ def bare(setting: Setting, _: str) -> float:
     data = PositionDataset(setting.plan, setting.encoder)
     steps = [collator(data.__getitems__(range(k, k + STEP))) for k in range(0, setting.plan.total, STEP)]
     model = setting.model().train()
-    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=CONFIG.betas, weight_decay=0.0)
+    optimiser = torch.optim.AdamW(model.parameters(), lr=1e-3, betas=(0.9, 0.95), weight_decay=0.0)
     schedule = get_cosine_schedule_with_warmup(optimiser, 1, len(steps))
     ends = []
     for step in steps:
         for batch in step["micro_batches"]:
             (summed_loss(*target_logits(model, batch)) / step["targets"]).backward()
-        torch.nn.utils.clip_grad_norm_(model.parameters(), CONFIG.max_grad_norm)
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimiser.step()
         schedule.step()
         optimiser.zero_grad()
@@ -258,7 +265,7 @@ def memory_of_step(way: str) -> None:
     items = PositionDataset(SamplingPlan(source, curriculum_named("anneal")), encoder).__getitems__(range(8))
     item = min(items, key=lambda item: abs(len(item.ids) - 1500))
     batch = Collator(0, 1).pad([item])
-    model = make_model(ModelConfig(hidden_size=256, layers=4), VOCABULARY, seed=0).train()
+    model = Family().make(llama_shape(ModelConfig(hidden_size=256, layers=4), VOCABULARY), seed=0).train()
     page = os.sysconf("SC_PAGE_SIZE")
     before = int(Path("/proc/self/statm").read_text().split()[1]) * page
     loss = summed_loss(*target_logits(model, batch)) if way == "targets" else all_logits_loss(model, batch)

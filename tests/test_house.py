@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.tree import PAGE, SECTION, tree
 
 import openbook
 
@@ -105,3 +106,8 @@ def test_rooms_of_any_model_do_not_name_the_student(room: str) -> None:
     """`training` knows families by a table of names; a message may say what a student is."""
     for path in (SOURCE / room).rglob("*.py"):
         assert "openbook.student." not in path.read_text().replace('"openbook.student.', '"')
+
+
+def test_the_tree_in_contributing_is_that_of_the_package() -> None:
+    found = SECTION.search(PAGE.read_text(encoding="utf-8"))
+    assert found is not None and found.group() == tree(), "write it anew: python -m tests.tree"

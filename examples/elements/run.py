@@ -36,12 +36,14 @@ from openbook.base.console import emit_json, err, out, progress
 from openbook.base.environment import environment
 from openbook.base.intervals import clustered
 from openbook.figures.theme import check_path, save
-from openbook.training.config import ModelConfig, RunConfig
+from openbook.training.config import ModelConfig
 from openbook.training.exam import examine
-from openbook.training.models import END, PAD, UNKNOWN, make_model
-from openbook.training.run import carry_out
+from openbook.training.families import Family, llama_shape
+from openbook.training.folder import StartMode
+from openbook.training.models import END, PAD, UNKNOWN
 from openbook.training.reopen import reopen
-from openbook.training.settings import validated
+from openbook.training.resolve import resolve
+from openbook.training.run import execute
 from questions import ASKED, Exam, Facts, lesson, lessons, vocabulary
 
 # One of the three facts is missing in the first half of training, then two, and from 70 % on all of them.
@@ -164,7 +166,7 @@ def _make(folder: Path, facts: Facts) -> None:
         tokenizer_object=core, pad_token=PAD, eos_token=END, unk_token=UNKNOWN, clean_up_tokenization_spaces=False
     )
     shape = ModelConfig(hidden_size=64, layers=3, heads=4, intermediate_size=256)
-    make_model(shape, len(words), seed=0).save_pretrained(folder)
+    Family().make(llama_shape(shape, len(words)), seed=0).save_pretrained(folder)
     tokenizer.save_pretrained(folder)
 
 
@@ -187,7 +189,7 @@ def _learn_to_read(folder: Path, data: dict[str, Path]) -> float:
         },
         "exam": {"data": str(data["unread"]), "samples": 500, "batch_size": 500, "every": 10**6},
     }
-    return carry_out(validated(RunConfig, settings), folder / "reader", bar=progress)["accuracy"]["open_book"]
+    return execute(resolve(settings), folder / "reader", bar=progress)["accuracy"]["open_book"]
 
 
 def _teach(
@@ -209,8 +211,8 @@ def _teach(
         "exam": {"data": str(data[exams[0]]), "samples": 1000, "batch_size": 500, "every": 10**6},
         "seed": seed,
     }
-    config = validated(RunConfig, settings)
-    result = carry_out(config, folder / "taught", force=True)
+    config = resolve(settings)
+    result = execute(config, folder / "taught", StartMode(force=True))
     right = {exams[0]: result["accuracy"]["closed_book"], "open_book": result["accuracy"]["open_book"]}
     for name in exams[1:]:
         _, model, encoder, source = reopen(folder / "taught", data[name])

@@ -24,7 +24,7 @@ from openbook.base.errors import InputError
 from openbook.base.files import write_json
 from openbook.cli import main
 from openbook.curriculum import SamplingPlan, curriculum_named
-from openbook.training import checkpoint
+from openbook.training import checkpoint, exam
 from openbook.training.checks import check_moments
 from openbook.training.config import RunConfig
 from openbook.training.folder import RunFolder
@@ -94,6 +94,37 @@ def test_a_signal_saves_and_stops_after_the_step(number: int, unbroken: Path, tm
     assert said == ["going on from step 11"]
     assert (folder / "model/model.safetensors").read_bytes() == (unbroken / "model/model.safetensors").read_bytes()
     assert (folder / "metrics.jsonl").read_bytes() == (unbroken / "metrics.jsonl").read_bytes()
+
+
+@pytest.mark.parametrize("step", [9, 10, STEPS - 1])
+def test_a_signal_during_an_exam_does_not_wait_for_its_end(step: int, unbroken: Path, tmp_path: Path) -> None:
+    """The exam is given up between two batches, and sat again when the run goes on, so that the log is the same."""
+    folder, batches = tmp_path / "run", tmp_path / "batches"
+
+    def work() -> None:
+        target_logits, count = exam.target_logits, 0
+
+        def watched(*arguments: Any) -> Any:
+            nonlocal count
+            count += 1
+            batches.write_text(str(count))
+            if RunFolder(folder).log_size() and count == first_batch:
+                os.kill(os.getpid(), signal.SIGTERM)
+            return target_logits(*arguments)
+
+        exam.target_logits = watched
+        run(config(), folder)
+
+    exams = step // 5  # that are over before the one that is interrupted; each has two shares of one batch
+    first_batch = 2 * exams + 1
+    assert in_a_child(work) == 128 + signal.SIGTERM
+    assert int(batches.read_text()) == first_batch  # its second batch was never begun
+    assert not RunFolder(folder).finished
+    gone_on(folder)
+    if step < STEPS - 1:
+        same(unbroken, folder)
+    else:  # the last checkpoint says for good that its exam was given up
+        assert (folder / "metrics.jsonl").read_bytes() == (unbroken / "metrics.jsonl").read_bytes()
 
 
 @pytest.mark.parametrize("files", [0, 1, 2, 3, 4])
@@ -377,3 +408,32 @@ def test_a_start_that_was_made_anew_in_another_shape_is_refused(tmp_path: Path) 
     tiny(vocabulary=len(tokenizer), hidden=32).save_pretrained(model)
     with pytest.raises(InputError, match=r"is of another model: .* was .* and is"):
         run(own, folder, resume=True)
+
+
+def test_a_finished_run_does_not_depend_on_what_became_of_its_reader(tmp_path: Path, capsys: Any) -> None:
+    """Its config was resolved before it was created, so it is what it was when the reader is made anew."""
+    reader, folder = tmp_path / "reader", tmp_path / "run"
+    for depth in (2, 1):
+        from openbook.student.model import StudentForCausalLM
+        from openbook.student.vocabulary import student_config
+        from openbook.task.source import Translations
+        from openbook.training.models import make_tokenizer
+
+        StudentForCausalLM(student_config(depth, 3, width=16, heads=1, head=8, mlp=16)).save_pretrained(reader)
+        make_tokenizer(Translations(depth, 3, 4, text="composite")).save_pretrained(reader)
+        if depth == 2:
+            lengths = ["--set", "task.lengths=[4, 6]", "--set", "exam.samples=4"]
+            assert main(["learn", "--model", str(reader), "--samples", "16", *lengths, "--out", str(folder)]) == 0
+    assert main(["exam", str(folder), "--open", "0"]) == 0
+    assert main(["learn", "--model", str(reader), "--depth", "2", "--out", str(tmp_path / "other")]) == 2
+    assert "is a student of MLT(1, 3)" in " ".join(capsys.readouterr().err.split())
+
+
+def test_tokens_are_counted_as_they_are_trained_on(unbroken: Path, tmp_path: Path) -> None:
+    from openbook.training.estimate import tokens_of
+
+    folder = tmp_path / "run"
+    killed(folder, 10)
+    run(config(), folder, resume=True)
+    results = [RunFolder(place).read("result.json") for place in (unbroken, folder)]
+    assert results[0]["tokens"] == results[1]["tokens"] == tokens_of(config())

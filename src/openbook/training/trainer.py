@@ -277,8 +277,10 @@ class CELTrainer(Trainer):
         self.start = self._resolve(resume_from_checkpoint)
         if self.start is not None:
             checkpoint.load_weights(self.start, self.model)
-        if self.first_step >= self.total_steps:
+        if self.start is not None and self.first_step >= self.total_steps:
             self.state.global_step = self.first_step
+            if checkpoint.read_state(self.start)["counters"].get("exam_due"):
+                self.evaluate()
             return None
         try:
             return super().train(**options)
