@@ -108,6 +108,16 @@ def test_the_list_says_what_there_is(told: Any, tmp_path: Path) -> None:
     assert not (tmp_path / "rows").exists()
 
 
+def test_a_study_is_listed_and_planned_like_an_experiment(told: Any, refused: Any, tmp_path: Path) -> None:
+    study = Path(__file__).parents[2] / "studies" / "five-levels-rates.yaml"
+    call = ("reproduce", "--study", study, "--out", tmp_path)
+    listed, code = told(*call, "--scale", "overnight", "--list")
+    assert code == 0 and [(row["name"], row["units"]) for row in listed["experiments"]] == [("five-levels-rates", 16)]
+    planned, _ = told(*call, "translation", "--scale", "overnight", "--dry-run")
+    assert {job["job"].partition(":")[0] for job in planned["jobs"]} == {"teach", "five-levels-rates", "translation"}
+    assert "has nothing at scale laptop: use --scale overnight" in refused(*call)
+
+
 def test_a_dry_run_of_the_papers_scale_checks_every_config(told: Any, tmp_path: Path) -> None:
     planned, code = told(
         "reproduce", "sample-efficiency", "recovery", "--scale", "paper", "--dry-run", "--out", tmp_path
@@ -128,6 +138,7 @@ def test_a_dry_run_of_the_papers_scale_checks_every_config(told: Any, tmp_path: 
         (["gap", "--out", "file"], "file is a file"),
         (["gap", "--publish", "file"], "file is a file: name a folder with --publish"),
         (["gap", "--reader", "."], "not a student"),
+        (["--study", "absent.yaml"], "absent.yaml"),
         (["--scale", "huge"], "--scale"),
         (["sample-efficiency", "--scale", "paper"], "there is no GPU"),
     ],

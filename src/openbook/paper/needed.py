@@ -86,15 +86,13 @@ class Ratio:
 
     @property
     def least(self) -> float | None:
-        bounds = [times.above for times in self.seeds.values()]
-        known = [bound for bound in bounds if bound is not None]
-        return min(known) if known and len(known) == len(bounds) else None
+        bounds = [times.above for times in self.seeds.values() if times.above is not None]
+        return min(bounds) if bounds and len(bounds) == len(self.seeds) else None
 
     @property
     def most(self) -> float | None:
-        bounds = [times.below for times in self.seeds.values()]
-        known = [bound for bound in bounds if bound is not None]
-        return max(known) if known and len(known) == len(bounds) else None
+        bounds = [times.below for times in self.seeds.values() if times.below is not None]
+        return max(bounds) if bounds and len(bounds) == len(self.seeds) else None
 
     def __str__(self) -> str:
         count = "one seed" if len(self.seeds) == 1 else f"{len(self.seeds)} seeds"

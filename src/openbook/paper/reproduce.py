@@ -7,6 +7,7 @@ call again does nothing, and an interrupted one goes on: trainings from their ch
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,6 +15,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from openbook.base.console import plain
 from openbook.base.errors import InputError, nearest
 from openbook.base.jobs import Event, Job, run_jobs
 from openbook.paper import EXPERIMENTS, select
@@ -224,13 +226,8 @@ class Outcome:
     not_published: list[str]
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            **asdict(self),
-            "out": str(self.out),
-            "page": str(self.page),
-            "claims": [claim.to_json() for claim in self.claims],
-            "published": [str(path) for path in self.published],
-        }
+        record: dict[str, Any] = json.loads(json.dumps(plain(asdict(self)), default=str))  # paths become strings
+        return record
 
 
 def complete(
