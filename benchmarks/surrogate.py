@@ -14,9 +14,9 @@ import torch
 from _rows import Row, cpu_seconds, main
 from openbook.task import Codebook, coverable_inputs, random_inputs
 from openbook.theory.surrogate import dense
-from openbook.theory.surrogate.cone import Trainer
+from openbook.theory.surrogate.cone import ConeDescent
 from openbook.theory.surrogate.gradient import column_gradients, draw_mask
-from openbook.theory.surrogate.learn import Plan, learn
+from openbook.theory.surrogate.learn import LearnerConfig, learn
 from openbook.theory.surrogate.model import context, matricize, one_dropped
 from openbook.theory.surrogate.soft import RATE, initial_weights, mask_at
 
@@ -50,26 +50,26 @@ class Dense:
                 self.W_ixk[i] = (self.W_ixk[i] - RATE * gW_xk).clip(0, 1)
 
 
-def disagreement(trainer: Trainer, string: np.ndarray, masks: list[tuple[int, int]]) -> float:
+def disagreement(cone: ConeDescent, string: np.ndarray, masks: list[tuple[int, int]]) -> float:
     """Largest difference between the gradients of steps and the dense ones, relative to the largest dense entry.
 
     The dense ones are in float64. The scale is that of all masks together: the gradient of a rule already learned is
     nothing but softmax tails, which the light cone leaves out.
     """
-    codebook = trainer.codebook
+    codebook = cone.codebook
     size = codebook.chars**2
     V_xj, Q_xk = torch.tensor(matricize(string, codebook.chars)[0]), dense.shift_matrix(codebook.chars, torch.float64)
     worst = largest = 0.0
     for layer, column in masks:
-        trainer.refresh(layer, np.array([column]), in_context=False)
-        found = trainer.gradient(0) or trainer.exact_gradient(list(range(codebook.depth)))
-        trainer.refresh(layer, np.array([column]))
-        mine = np.zeros((codebook.depth, size, size))
-        for i, columns, gW_xk in found[1]:
-            mine[i][:, columns] = gW_xk
+        cone.refresh(layer, np.array([column]), in_context=False)
+        result = cone.gradient(0) or cone.exact_gradient(list(range(codebook.depth)))
+        cone.refresh(layer, np.array([column]))
+        fast = np.zeros((codebook.depth, size, size))
+        for i, columns, gW_xk in result[1]:
+            fast[i][:, columns] = gW_xk
         C_ixk = torch.tensor(context(codebook, one_dropped(codebook, layer, column)))
-        expected = dense.gradient(torch.tensor(trainer.W_ixk), C_ixk, V_xj, torch.tensor(trainer.label_j), Q_xk)[1]
-        worst = max(worst, float(np.abs(mine - expected.numpy()).max()))
+        expected = dense.gradient(torch.tensor(cone.W_ixk), C_ixk, V_xj, torch.tensor(cone.label_j), Q_xk)[1]
+        worst = max(worst, float(np.abs(fast - expected.numpy()).max()))
         largest = max(largest, float(expected.abs().max()))
     return worst / largest
 
@@ -77,30 +77,30 @@ def disagreement(trainer: Trainer, string: np.ndarray, masks: list[tuple[int, in
 def step_row(name: str, full: bool, noise: float, goal: float | None) -> Row:
     codebook = Codebook.sample(DEPTH, CHARS, 0)
     string = coverable_inputs(codebook, 1, 2 * PAIRS, 0)[0]
-    trainer = Trainer(codebook, string, np.clip(initial_weights(codebook, noise, 0), 0, 1))
+    cone = ConeDescent(codebook, string, np.clip(initial_weights(codebook, noise, 0), 0, 1))
     size = CHARS**2
     masks = [(layer, column) for column in range(0, size, 5) for layer in range(DEPTH)]
-    worst = disagreement(trainer, string, masks[:DEPTH])
+    worst = disagreement(cone, string, masks[:DEPTH])
     for step in range(DEPTH * size):  # one sweep over all rules, so that the weights are those of a run under way
-        trainer.step(*mask_at(step, DEPTH, size), RATE, full)
-    worst = max(worst, disagreement(trainer, string, masks[:DEPTH]))
+        cone.step(*mask_at(step, DEPTH, size), RATE, full)
+    worst = max(worst, disagreement(cone, string, masks[:DEPTH]))
     if worst > AGREE:
         raise SystemExit(f"{name}: gradients differ from the dense ones by {worst:.2g} of the largest entry")
-    baseline = Dense(codebook, string, trainer.W_ixk, trainer.label_j)
-    ours = cpu_seconds(lambda: [trainer.step(*mask, RATE, full) for mask in masks]) / len(masks)
-    theirs = cpu_seconds(lambda: [baseline.step(*mask, full) for mask in masks[:DEPTH]]) / DEPTH
+    baseline = Dense(codebook, string, cone.W_ixk, cone.label_j)
+    ours = cpu_seconds(lambda: [cone.step(*mask, RATE, full) for mask in masks]) / len(masks)
+    baseline_seconds = cpu_seconds(lambda: [baseline.step(*mask, full) for mask in masks[:DEPTH]]) / DEPTH
     extra: dict[str, object] = {"depth": DEPTH, "chars": CHARS, "pairs": PAIRS, "gradient_difference": worst}
     if not full:
         lean = cpu_seconds(lambda: [baseline.step(*mask, full, lean=True) for mask in masks[:DEPTH]]) / DEPTH
         extra |= {"lean_baseline": 1e3 * lean, "lean_ratio": lean / ours}
-    return Row(name, 1e3 * ours, "ms/step", 1e3 * theirs, goal, "ratio", "less", extra)
+    return Row(name, 1e3 * ours, "ms/step", 1e3 * baseline_seconds, goal, "ratio", "less", extra)
 
 
 def recovery_row() -> Row:
     """CPU seconds from zero weights to all 2000 rules of MLT(20, 10)."""
     codebook = Codebook.sample(20, CHARS, 0)
     runs = []
-    seconds = cpu_seconds(lambda: runs.append(learn(Plan("full"), codebook)), at_least=0, repeats=1)
+    seconds = cpu_seconds(lambda: runs.append(learn(LearnerConfig("full"), codebook)), at_least=0, repeats=1)
     if not runs[0].complete:
         raise SystemExit(f"MLT(20, 10) was not recovered: {runs[0].recovered:.2%} after {runs[0].steps} steps")
     return Row("MLT(20, 10) recovered", seconds, "s", None, 240, "value", "less", {"steps": runs[0].steps})
@@ -115,10 +115,10 @@ def accuracy_row() -> Row:
     W_ixk = torch.zeros(DEPTH, CHARS**2, CHARS**2)
     C_ixk = torch.tensor(context(codebook, mask_ik), dtype=torch.float32)
     V_xj = torch.tensor(matricize(strings[0], CHARS)[0], dtype=torch.float32)
-    label_j = torch.tensor(Trainer(codebook, strings[0], W_ixk.numpy()).label_j)
+    label_j = torch.tensor(ConeDescent(codebook, strings[0], W_ixk.numpy()).label_j)
     Q_xk = dense.shift_matrix(CHARS)
-    theirs = cpu_seconds(lambda: dense.gradient(W_ixk, C_ixk, V_xj, label_j, Q_xk, [0]))
-    return Row("gradient accuracy, one string", 1e3 * ours, "ms", 1e3 * theirs, None, "ratio", "less")
+    baseline_seconds = cpu_seconds(lambda: dense.gradient(W_ixk, C_ixk, V_xj, label_j, Q_xk, [0]))
+    return Row("gradient accuracy, one string", 1e3 * ours, "ms", 1e3 * baseline_seconds, None, "ratio", "less")
 
 
 def measure() -> Iterator[Row]:

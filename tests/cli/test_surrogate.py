@@ -44,16 +44,17 @@ def test_gap_and_gradient_speak_both_ways_and_draw(capsys, tmp_path):
     result = run_json(capsys, *gap, "--chart", str(tmp_path / "gap.html"))
     assert {row["arm"] for row in result["rows"]} == {"vanilla", "enhanced", "search"} and result["fits"]
     assert main(["surrogate", *gap]) == 0
-    assert "factor per level" in capsys.readouterr().out
+    assert "power of d" in capsys.readouterr().out
     gradient = ("gradient", "--depth", "2", "--chars", "3", "--pairs", "40", "--rates", "0.3", "--batches", "2")
     result = run_json(capsys, *gradient, "--masks", "2", "--chart", str(tmp_path / "gradient.html"))
     assert {row["panel"] for row in result["rows"]} == {"batch", "phrasebooks"}
     assert main(["surrogate", *gradient, "--masks", "2"]) == 0
-    assert "chance 11.11%" in capsys.readouterr().out.replace("\n", " ")
+    assert "chance: 11.1%" in capsys.readouterr().out
     learn = ("learn", "--depth", "2", "--chars", "3", "--chart", str(tmp_path / "learn.html"))
     run_json(capsys, *learn)
-    for name in ("gap", "gradient", "learn"):
-        assert "vega" in (tmp_path / f"{name}.html").read_text(encoding="utf-8")
+    titles = {"gap": "Characters of input", "gradient": "the dropped rule", "learn": "full-parameter descent"}
+    for name, title in titles.items():
+        assert title in (tmp_path / f"{name}.html").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize(
@@ -62,14 +63,14 @@ def test_gap_and_gradient_speak_both_ways_and_draw(capsys, tmp_path):
         (("learn", "--algorithm", "descent", "--depth", "3"), "depth 2"),
         (("learn", "--algorithm", "search", "--input", "random", "--pairs", "20"), "not coverable"),
         (("learn", "--algorithm", "search", "--steps", "5"), "leave --steps out"),
-        (("learn", "--algorithm", "descent", "--depth", "2", "--noise", "0.1"), "leave it out"),
+        (("learn", "--algorithm", "descent", "--depth", "2", "--noise", "0.1"), "leave --noise out"),
         (("learn", "--chart", "picture.txt"), "saved as one of"),
         (("learn", "--depth", "0"), "depth is 0"),
         (("gradient", "--rates", "1.5"), "drop rate is 1.5"),
         (("gradient", "--depth", "3", "--books", "4"), "4 phrasebooks, but there are 3"),
         (("gradient", "--depth", "2", "--chars", "2", "--rates", "1e-9"), "drops next to none of 4 rules"),
         (("gap", "--seeds", "1"), "6 or more"),
-        (("learn", "--delta", "0.1"), "--delta says how long the input is, but full takes"),
+        (("learn", "--delta", "0.1"), "--delta sets the length of the input, but full takes"),
         (("learn", "--algorithm", "search", "--pairs", "99", "--delta", "0.1"), "but --pairs is given"),
         (("learn", "--noise", "nan"), "noise is nan"),
         (("learn", "--rate", "inf"), "learning rate is inf"),

@@ -217,7 +217,7 @@ def gap(vanilla: float = 6.0, enhanced: float = 1.0) -> list[dict[str, Any]]:
     growth = {"vanilla": (vanilla, 9.0), "enhanced": (1.4, enhanced), "search": (1.4, 1.1)}
     rows[0]["fits"] = [
         {"arm": arm, "chars": 2, "depths": [2, 6], "growth": factor, "low": 0.9 * factor, "high": 1.1 * factor}
-        | {"power_of_d": power, "power_low": power - 0.1, "power_high": power + 0.1}
+        | {"exponent_of_n": 1.0, "power_of_d": power, "power_low": power - 0.1, "power_high": power + 0.1}
         for arm, (factor, power) in growth.items()
     ]
     return rows

@@ -28,7 +28,7 @@ def written_aside(path: Path) -> Iterator[Path]:
         if path.is_dir():
             shutil.rmtree(path)
         aside.replace(path)
-        sync(path.parent)
+        _fsync(path.parent)  # the new name alone: files beside it may be half written by other processes
     finally:
         remove(aside)
 
@@ -47,6 +47,10 @@ def sync(path: Path) -> None:
         for child in path.iterdir():
             if child.is_file():
                 sync(child)
+    _fsync(path)
+
+
+def _fsync(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from openbook.figures.charts import Axis, Chart, Panel, Series, Table, share
@@ -9,83 +10,69 @@ from openbook.paper.experiment import Experiment, Rows, Scale, Unit
 from openbook.paper.models import Models
 from openbook.report.claims import Claim, judge, unmeasured
 
-SIZES = ("embedding_size", "attention_layers", "mlp_layers")
-
 
 def units(scale: Scale) -> list[Unit]:
     depth, chars, strings, codebooks, seconds = {
         "smoke": (2, 3, 60, 4, 3.0),
         "laptop": (5, 10, 600, 20, 18.0),
-        "overnight": (5, 10, 12_000, 200, 400.0),
-        "paper": (5, 10, 12_000, 200, 400.0),
-    }[scale]
+    }.get(scale, (5, 10, 12_000, 200, 400.0))
     return [Unit({"depth": depth, "chars": chars, "strings": strings, "codebooks": codebooks, "seed": 0}, seconds)]
 
 
 def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
-    from openbook.theory.construction.transformer import SCALE
     from openbook.theory.construction.verify import verify
 
-    found = verify(
-        config["depth"],
-        config["chars"],
-        SCALE,
-        config["strings"],
-        config["codebooks"],
-        config["seed"],
-        lambda *_, **__: None,
-    )
-    return [found.to_json()]
+    return [verify(**config)]
 
 
 def draw(rows: Rows) -> list[Chart | Table]:
     if not rows:
         return []
     row = rows[0]
-    size = f"MLT({row['depth']}, {row['chars']})"
-    scales = row["scales"]
-    lines = [
-        Series("after the shift", [(s["scale"], s["shift"]) for s in scales], 0),
-        Series("after reading the context", [(s["scale"], s["context"]) for s in scales], 1),
-    ]
-    for place, name in enumerate(scales[0]["output"]):
-        lines.append(Series(f"output, {name}", [(s["scale"], s["output"][name]) for s in scales], 2 + place))
-    outside = row["outside"]
-    kinds = (("characters_as_context", "as the context says", 0), ("characters_as_weights", "as the weights say", 1))
-    mixed = [Series(label, [(case["strength"], case[key]) for case in outside], colour) for key, label, colour in kinds]
-    modes = [[m["name"], f"{m['strings']:,}", str(m["mismatches"]), f"{m['deviation']:.1e}"] for m in row["modes"]]
-    sizes = [[name.replace("_", " "), _short(row[name]), _short(row["lemma"][name])] for name in row["lemma"]]
+    lines, mixed = [], []
+    for at in row["scales"]:
+        outputs = {f"output, {name}": value for name, value in at["output"].items()}
+        lines.append(
+            (at["scale"], {"after the shift": at["shift"], "after reading the context": at["context"], **outputs})
+        )
+    for at in row["outside"]:
+        shares = {"as the context says": at["characters_as_context"], "as the weights say": at["characters_as_weights"]}
+        mixed.append((at["strength"], shares))
+    products, deviation = Axis("scale N of the products", "log", "si"), Axis("largest deviation", "log")
+    strength = Axis("strength of the weights")
+    chart = Chart(
+        "construction",
+        f"How exact the construction is, MLT({row['depth']}, {row['chars']})",
+        f"{row['mismatches']} of {row['strings']:,} strings are translated wrongly; the largest deviation of an "
+        f"output from the surrogate is {row['deviation']:.1e}.",
+        [
+            Panel("Deviation from the surrogate", products, deviation, _curves(lines)),
+            Panel("Outside the lemma: context and weights disagree", strength, share("characters"), _curves(mixed)),
+        ],
+        "float32. Each level's normalisation removes most of the error of its products. Right: the context holds "
+        "one codebook and the weights, times a strength, another; the lemma says nothing of this case.",
+    )
     return [
-        Chart(
-            "construction",
-            f"How exact the construction is, {size}",
-            f"{row['mismatches']} of {row['strings']:,} strings are translated wrongly; the largest deviation of an "
-            f"output from the surrogate is {row['deviation']:.1e}.",
-            [
-                Panel(
-                    "Deviation from the surrogate",
-                    Axis("scale N of the products", "log", "si"),
-                    Axis("largest deviation", "log"),
-                    lines,
-                ),
-                Panel(
-                    "Outside the lemma: context and weights disagree",
-                    Axis("strength of the weights"),
-                    share("characters"),
-                    mixed,
-                ),
-            ],
-            "float32. Each level's normalisation removes most of the error of its products. Right: the context holds "
-            "one codebook and the weights, times a strength, another; the lemma says nothing of this case.",
-        ),
+        chart,
         Table(
             "construction-modes",
             "Strings against the oracle",
             ["rules are in", "strings", "mismatches", "largest deviation"],
-            modes,
+            [[m["name"], f"{m['strings']:,}", str(m["mismatches"]), f"{m['deviation']:.1e}"] for m in row["modes"]],
         ),
-        Table("construction-sizes", "Sizes against the lemma", ["", "module", "lemma"], sizes),
+        Table(
+            "construction-sizes",
+            "Sizes against the lemma",
+            ["", "module", "lemma"],
+            [[name.replace("_", " "), _short(row[name]), _short(value)] for name, value in row["lemma"].items()],
+        ),
     ]
+
+
+def _curves(points: Sequence[tuple[float, dict[str, float]]]) -> list[Series]:
+    """A curve for each name, from the values of all names at each place."""
+    names = enumerate(points[0][1])
+    return [Series(name, [(x, values[name]) for x, values in points], colour) for colour, name in names]
 
 
 def _short(value: Any) -> str:
@@ -102,7 +89,7 @@ def claims(rows: Rows) -> list[Claim]:
     row = rows[0]
     numbers = {"strings": row["strings"], "mismatches": row["mismatches"], "largest deviation": row["deviation"]}
     counts = {
-        name.replace("_", " "): f"{_short(row[name])}, lemma {_short(row['lemma'][name])}" for name in row["lemma"]
+        name.replace("_", " "): f"{_short(row[name])}, lemma {_short(value)}" for name, value in row["lemma"].items()
     }
     same = all(row[name] == value for name, value in row["lemma"].items())
     return [judge(claim, row["mismatches"] == 0, numbers, threshold), judge(sizes, same, counts, rule)]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from collections.abc import Sequence
 from typing import Any
 
 from openbook.figures.charts import Axis, Chart, Level, Panel, Series, Table, share
@@ -10,8 +12,17 @@ from openbook.paper.models import Models
 from openbook.paper.published import published
 from openbook.report.claims import Claim, judge, unmeasured
 
-NAMES = {"layerwise": "layer-wise descent", "full": "full-parameter descent", "vanilla": "descent without context"}
+NAMES = {
+    "search": "search",
+    "descent": "surrogate gradient descent",
+    "layerwise": "layer-wise descent",
+    "full": "full-parameter descent",
+    "vanilla": "descent without context",
+    "wrong": "descent with wrong context",
+}
 COLOURS = {"layerwise": 2, "full": 0, "vanilla": 1}
+HELD = "rules in the weights"
+DISTINCT = 10  # layers whose curves can be told apart
 POINTS = 120  # of a curve, as many as can be seen
 
 
@@ -24,114 +35,110 @@ def units(scale: Scale) -> list[Unit]:
     grid = sizes["overnight" if scale == "paper" else scale]
     units = [
         Unit({"algorithm": algorithm, "depth": d, "chars": n, "seed": 0}, seconds)
-        for d, n, seconds in grid
-        for algorithm in ("layerwise", "full")
+        for (d, n, seconds), algorithm in itertools.product(grid, ("layerwise", "full"))
     ]
     d, n, seconds = grid[0]
-    return [
-        *units,
-        Unit({"algorithm": "vanilla", "depth": d, "chars": n, "seed": 0, "steps": 4 * d * n * n}, 12 * seconds),
-    ]
+    control = {"algorithm": "vanilla", "depth": d, "chars": n, "seed": 0, "steps": 4 * d * n * n}
+    return [*units, Unit(control, 12 * seconds)]
 
 
 def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
     from openbook.task.phrasebook import Codebook
-    from openbook.theory.surrogate.learn import Plan, learn
+    from openbook.theory.surrogate.learn import LearnerConfig, learn
 
-    plan = Plan(config["algorithm"], steps=config.get("steps"), seed=config["seed"])
-    found = learn(plan, Codebook.sample(config["depth"], config["chars"], config["seed"])).to_json()
-    curve = found.pop("curve")
+    learner = LearnerConfig(config["algorithm"], steps=config.get("steps"), seed=config["seed"])
+    result = learn(learner, Codebook.sample(config["depth"], config["chars"], config["seed"])).to_json()
+    curve = result["curve"]
     every = max(1, len(curve) // POINTS)
     kept = [point for place, point in enumerate(curve) if place % every == 0 or place == len(curve) - 1]
-    return [{**found, "curve": [{key: point[key] for key in ("step", "recovered", "by_layer")} for point in kept]}]
+    return [{**result, "curve": [{key: point[key] for key in ("step", "recovered", "by_layer")} for point in kept]}]
+
+
+def _size(row: dict[str, Any]) -> tuple[int, int]:
+    """Depth and characters: the task that a row is of."""
+    return row["depth"], row["chars"]
 
 
 def draw(rows: Rows) -> list[Chart | Table]:
     if not rows:
         return []
-    overall, layers = [], []
-    for depth, chars in sorted({(row["depth"], row["chars"]) for row in rows}):
-        here = [row for row in rows if (row["depth"], row["chars"]) == (depth, chars)]
+    panels = []
+    for size in sorted({_size(row) for row in rows}):
         series = []
-        for algorithm in ("layerwise", "full"):
-            theirs = [
-                (row["step"], row["recovered"])
-                for row in published("dynamics")
-                if (row["depth"], row["chars"], row["algorithm"]) == (depth, chars, algorithm)
-            ]
-            if theirs:
-                series.append(Series(NAMES[algorithm], theirs, COLOURS[algorithm], published=True))
-        for row in sorted(here, key=lambda row: -len(row["algorithm"])):
+        for name in NAMES:
+            others = [row for row in published("dynamics") if (*_size(row), row["algorithm"]) == (*size, name)]
+            if others:
+                points = [(row["step"], row["recovered"]) for row in others]
+                series.append(Series(NAMES[name], points, COLOURS[name], published=True))
+        for row in sorted((row for row in rows if _size(row) == size), key=lambda row: -len(row["algorithm"])):
             points = [(point["step"], point["recovered"]) for point in row["curve"]]
             series.append(Series(NAMES[row["algorithm"]], points, COLOURS[row["algorithm"]]))
-        held = share("rules in the weights")
-        overall.append(
-            Panel(f"MLT({depth}, {chars}), all layers", Axis("step"), held, series, [Level(1 / chars**2, "a guess")])
-        )
-        full = next((row for row in here if row["algorithm"] == "full"), None)
-        if full and depth <= 10:  # more layers cannot be told apart
-            by_layer = [
-                Series(
-                    f"W{i + 1}",
-                    [(p["step"], p["by_layer"][i]) for p in full["curve"]],
-                    100 + round(99 * i / max(1, depth - 1)),
-                )
-                for i in range(depth)
-            ]
-            layers.append(Panel(f"MLT({depth}, {chars}), layer by layer", Axis("step"), held, by_layer))
-    ends = ", ".join(f"{NAMES[r['algorithm']]} on MLT({r['depth']}, {r['chars']}) {r['recovered']:.0%}" for r in rows)
+        guess = [Level(1 / size[1] ** 2, "a guess")]
+        panels.append(Panel(f"MLT{size}, all layers", Axis("step"), share(HELD), series, guess))
+    ends = ", ".join(f"{NAMES[r['algorithm']]} on MLT{_size(r)} {r['recovered']:.0%}" for r in rows)
     charts: list[Chart | Table] = [
         Chart(
             "surrogate-dynamics",
             "Share of the rules that descent has put into the weights",
             f"Recovered at the end: {ends}.",
-            overall,
+            panels,
             "Solid: this machine, from zero weights as in the paper's algorithms. Dashed and pale: published, from "
             "N(0, 1)/n as in its released code. At five and ten levels the two algorithms take the same steps "
             "from zero, and their lines coincide.",
         )
     ]
-    if layers:
-        charts.append(
-            Chart(
-                "surrogate-layers",
-                "The same layer by layer, full-parameter descent",
-                "Every layer rises from nothing to all of its rules.",
-                layers,
-                "From the first layer (dark) to the last (bright).",
-                legend=False,
-            )
-        )
+    full = [row for row in rows if row["algorithm"] == "full" and row["depth"] <= DISTINCT]
+    if full:
+        alt = "Every layer rises from nothing to all of its rules."
+        title = "The same layer by layer, full-parameter descent"
+        charts.append(layers_chart(sorted(full, key=_size), title, alt))
     return charts
+
+
+def layers_chart(rows: Rows, title: str, alt: str) -> Chart:
+    """A panel for each run, a curve for each of its layers."""
+    panels = [
+        Panel(f"MLT{_size(row)}, layer by layer", Axis("step"), share(HELD), by_layer(row["curve"])) for row in rows
+    ]
+    caption = "From the first layer (dark) to the last (bright)."
+    return Chart("surrogate-layers", title, alt, panels, caption, legend=False)
+
+
+def by_layer(curve: Sequence[dict[str, Any]], key: str = "by_layer") -> list[Series]:
+    """A curve for each layer from points that hold a share for every layer."""
+    depth = len(curve[0][key])
+    return [Series(f"W{i + 1}", [(p["step"], p[key][i]) for p in curve], ramp(i, depth)) for i in range(depth)]
+
+
+def ramp(place: int, count: int) -> int:
+    """The colour of one of `count` ordered curves, from dark to bright."""
+    return 100 + round(99 * place / max(1, count - 1))
 
 
 def claims(rows: Rows) -> list[Claim]:
     claim = "Learnable parameters of all layers converge to the correct values, whether or not updates are layer-wise."
     threshold = "every layer holds all of its rules at the end, under both algorithms and at every size"
-    enhanced = [row for row in rows if row["algorithm"] in ("layerwise", "full")]
-    both = {row["algorithm"] for row in enhanced} == {"layerwise", "full"}
-    numbers = {
-        f"{NAMES[r['algorithm']]}, MLT({r['depth']}, {r['chars']})": f"{r['recovered']:.1%} after {r['steps']:,} steps"
-        for r in enhanced
-    }
-    found = [
-        judge(claim, all(row["complete"] for row in enhanced), numbers, threshold)
-        if both
-        else unmeasured(claim, threshold, "both algorithms are needed")
-    ]
-    control = [row for row in rows if row["algorithm"] == "vanilla"]
-    sentence = "Without context the same descent recovers nothing."
+    control = "Without context the same descent recovers nothing."
     rule = "at most 5 % of the rules after at least as many steps as context-enhanced descent took"
-    if control and both:
-        row = control[0]
-        same = [r["steps"] for r in enhanced if (r["depth"], r["chars"]) == (row["depth"], row["chars"])]
-        found_out = {"recovered": row["recovered"], "a guess": row.get("chance"), "steps": row["steps"]}
-        found.append(
-            judge(sentence, row["recovered"] <= 0.05, found_out, rule, bool(same) and row["steps"] >= max(same))
-        )
-    else:
-        found.append(unmeasured(sentence, rule, "the control was not run"))
-    return found
+    enhanced = [row for row in rows if row["algorithm"] in ("layerwise", "full")]
+    if {row["algorithm"] for row in enhanced} != {"layerwise", "full"}:
+        why = "both algorithms are needed"
+        return [unmeasured(claim, threshold, why), unmeasured(control, rule, "the control was not run")]
+    numbers = {
+        f"{NAMES[r['algorithm']]}, MLT{_size(r)}": f"{r['recovered']:.1%} after {r['steps']:,} steps" for r in enhanced
+    }
+    converges = judge(claim, all(row["complete"] for row in enhanced), numbers, threshold)
+    vanilla = next((row for row in rows if row["algorithm"] == "vanilla"), None)
+    if vanilla is None:
+        return [converges, unmeasured(control, rule, "the control was not run")]
+    steps = [row["steps"] for row in enhanced if _size(row) == _size(vanilla)]
+    measured: dict[str, Any] = {
+        "recovered": vanilla["recovered"],
+        "a guess": vanilla.get("chance"),
+        "steps": vanilla["steps"],
+    }
+    enough = bool(steps) and vanilla["steps"] >= max(steps)
+    return [converges, judge(control, vanilla["recovered"] <= 0.05, measured, rule, enough)]
 
 
 EXPERIMENT = Experiment(

@@ -3,29 +3,32 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
+from openbook.base.console import plain
 from openbook.figures.charts import Axis, Chart, Panel, Series, Table
 from openbook.paper.experiment import Experiment, Rows, Scale, Unit
 from openbook.paper.models import Models
 from openbook.report.claims import Claim, judge, unmeasured
 from openbook.theory.surrogate.censored import span
+from openbook.theory.surrogate.gap import GapGrid, fits, measure
 
 ARMS = {
     "vanilla": ("no context: descent, best learning rate", 1),
     "enhanced": ("context-enhanced: descent (Algorithm 5)", 0),
     "search": ("context-enhanced: search (Algorithm 2)", 2),
 }
+WITH_CONTEXT = ("enhanced", "search")
 ORDER = 2.0  # an arm with context may grow like d to this power at most to count as polynomial with a small exponent
 
 
 def units(scale: Scale) -> list[Unit]:
-    if scale == "smoke":
-        return [Unit({"chars": 2, "depth": 2, "seeds": 6, "budget": 8000, "seed": 0}, seconds=3.0)]
-    if scale == "laptop":
-        sizes = [(2, 5, 6, 100_000, 20.0), (3, 4, 6, 100_000, 18.0)]
-    else:
-        sizes = [(2, 6, 20, 1_000_000, 1200.0), (3, 5, 20, 1_000_000, 2400.0), (4, 5, 20, 1_000_000, 5400.0)]
+    long = [(2, 6, 20, 1_000_000, 1200.0), (3, 5, 20, 1_000_000, 2400.0), (4, 5, 20, 1_000_000, 5400.0)]
+    sizes = {
+        "smoke": [(2, 2, 6, 8000, 3.0)],
+        "laptop": [(2, 5, 6, 100_000, 20.0), (3, 4, 6, 100_000, 18.0)],
+    }.get(scale, long)
     return [
         Unit({"chars": n, "depth": d, "seeds": seeds, "budget": budget, "seed": 0}, seconds)
         for n, d, seeds, budget, seconds in sizes
@@ -33,71 +36,61 @@ def units(scale: Scale) -> list[Unit]:
 
 
 def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
-    from openbook.theory.surrogate.gap import GapStudy, fits, measure
-
-    study = GapStudy((config["chars"],), config["depth"], config["seeds"], config["budget"], config["seed"])
-    rows = measure(study)
-    return [{**rows[0], "fits": fits(rows)}, *rows[1:]]  # fitted here, so that drawing takes no time
+    return measured(GapGrid(**{**config, "chars": (config["chars"],)}))
 
 
-def _whole(rows: Rows) -> list[dict[str, Any]]:
-    """Rows as they were measured: JSON has no infinity, so a run that was stopped is kept as null."""
-    keys = ("median", "low", "high", "censored_at")
-    restored = []
-    for row in rows:
-        numbers = {key: math.inf if row[key] is None else row[key] for key in keys}
-        characters = [math.inf if value is None else value for value in row["characters"]]
-        restored.append({**row, **numbers, "characters": characters})
-    return restored
+def measured(grid: GapGrid, advance: Callable[..., object] = lambda *_: None) -> list[dict[str, Any]]:
+    """The rows of a grid as JSON, where None stands for infinity; the first one also holds the fitted growths."""
+    rows = measure(grid, advance)
+    return plain([{**rows[0], "fits": fits(rows)}, *rows[1:]])
 
 
-def _fits(rows: Rows) -> list[dict[str, Any]]:
-    ends = ("high", "power_high")
-    return [
-        {**fit, **{end: math.inf if fit[end] is None else fit[end] for end in ends}}
-        for row in rows
-        for fit in row.get("fits", ())
-    ]
+def fits_of(rows: Rows) -> list[dict[str, Any]]:
+    """The fitted growths that rows of any number of units hold."""
+    return [fit for row in rows for fit in row.get("fits", ())]
 
 
 def draw(rows: Rows) -> list[Chart | Table]:
     if not rows:
         return []
-    rows = _whole(rows)
-    panels, said = [], []
+    panels = []
     for chars in sorted({row["chars"] for row in rows}):
         series = []
         for arm, (label, colour) in ARMS.items():
-            mine = sorted((r for r in rows if r["chars"] == chars and r["arm"] == arm), key=lambda r: r["depth"])
-            mine = [row for row in mine if math.isfinite(row["median"])]
-            spread = [(r["low"], r["high"] if math.isfinite(r["high"]) else r["censored_at"]) for r in mine]
-            series.append(Series(label, [(row["depth"], row["median"]) for row in mine], colour, spread))
+            finished = [r for r in rows if (r["chars"], r["arm"]) == (chars, arm) and r["median"] is not None]
+            finished.sort(key=lambda row: row["depth"])
+            spread = [(row["low"], row["censored_at"] if row["high"] is None else row["high"]) for row in finished]
+            series.append(Series(label, [(row["depth"], row["median"]) for row in finished], colour, spread))
         panels.append(
             Panel(f"n = {chars} characters", Axis("depth d"), Axis("characters until learned", "log", "si"), series)
         )
-    growths = _fits(rows)
-    for fit in growths:
-        if fit["arm"] == "vanilla":
-            said.append(f"without context each level multiplies the input by {fit['growth']:.1f} at n = {fit['chars']}")
+    stopped = sum(row["runs"] - row["recovered"] for row in rows)
+    growths = fits_of(rows)
+    steep = [
+        f"without context each level multiplies the input by {fit['growth']:.1f} at n = {fit['chars']}"
+        for fit in growths
+        if fit["arm"] == "vanilla"
+    ]
     cells = [
         [str(fit["chars"]), ARMS[fit["arm"]][0], f"{fit['growth']:.2f} ({span(fit['low'], fit['high'])})",
-         f"{fit['power_of_d']:.2f} ({span(fit['power_low'], fit['power_high'])})"]
+         f"{fit['exponent_of_n']:.2f}", f"{fit['power_of_d']:.2f} ({span(fit['power_low'], fit['power_high'])})"]
         for fit in growths
     ]  # fmt: skip
     return [
         Chart(
             "gap",
             "Characters of input until a codebook is learned",
-            "; ".join(said) + "; with context it grows like a power of the depth.",
+            "; ".join(steep) + "; with context it grows like a power of the depth.",
             panels,
-            "Medians with 95 % intervals. Runs stopped by their budget count as more than the budget; no context is "
-            "drawn up to the depth at which half of its runs still succeed.",
+            f"Medians with 95 % intervals. Runs stopped by their budget ({stopped}) count as more than the budget; no "
+            "context is drawn up to the depth at which half of its runs still succeed.",
         ),
         Table(
             "gap-growth",
             "Growth from depth 2 on, stopped runs counted as such",
-            ["n", "learner", "factor for each level (95 %)", "power of d (95 %)"],
+            ["n", "learner", "factor for each level (95 %)", "c of n^(c·d)", "power of d (95 %)"],
             cells,
+            "The theorems: n^Ω(d) without context; O(n⁶ d log(nd)) for search, a power of d a little above 1.",
         ),
     ]
 
@@ -109,29 +102,27 @@ def claims(rows: Rows) -> list[Claim]:
     )
     easy = "With context they grow polynomially, like d log d for search."
     rule_easy = f"at every n the upper bound of the power of d is below {ORDER:g} for search and for descent"
-    if not rows:
-        return [unmeasured(hard, rule_hard, "nothing measured"), unmeasured(easy, rule_easy, "nothing measured")]
-    found = {(fit["arm"], fit["chars"]): fit for fit in _fits(rows)}
-    sizes = sorted({chars for _, chars in found})
-    complete = [n for n in sizes if all((arm, n) in found and len(set(found[arm, n]["depths"])) > 1 for arm in ARMS)]
-    if not complete or max(fit["depths"][1] for fit in found.values()) < 4:
-        why = "no size at which every learner was measured at several depths"
+    growth = {(fit["arm"], fit["chars"]): fit for fit in fits_of(rows)}
+    complete = [
+        n
+        for n in sorted({chars for _, chars in growth})
+        if all((arm, n) in growth and len(set(growth[arm, n]["depths"])) > 1 for arm in ARMS)
+    ]
+    if not complete or max(fit["depths"][1] for fit in growth.values()) < 4:
+        why = "no size at which every learner was measured at several depths" if rows else "nothing measured"
         return [unmeasured(hard, rule_hard, why), unmeasured(easy, rule_easy, why)]
-    grows = {
-        f"n = {n}": f"times {fit['growth']:.1f} a level ({span(fit['low'], fit['high'], '.1f')})"
-        for n in complete
-        for fit in [found["vanilla", n]]
-    }
-    powers = {
-        f"n = {n}": ", ".join(f"{arm} d^{found[arm, n]['power_of_d']:.2f}" for arm in ("enhanced", "search"))
-        for n in complete
-    }
-    exponential = all(
-        found["vanilla", n]["low"] > max(1.5, *(found[arm, n]["high"] for arm in ("enhanced", "search")))
-        for n in complete
-    )
-    polynomial = all(found[arm, n]["power_high"] < ORDER for n in complete for arm in ("enhanced", "search"))
-    return [judge(hard, exponential, grows, rule_hard), judge(easy, polynomial, powers, rule_easy)]
+    factors, powers, exponential, polynomial = {}, {}, True, True
+    for n in complete:
+        vanilla, helped = growth["vanilla", n], {arm: growth[arm, n] for arm in WITH_CONTEXT}
+        factors[f"n = {n}"] = f"times {vanilla['growth']:.1f} a level ({span(vanilla['low'], vanilla['high'], '.1f')})"
+        powers[f"n = {n}"] = ", ".join(f"{arm} d^{fit['power_of_d']:.2f}" for arm, fit in helped.items())
+        exponential &= vanilla["low"] > max(1.5, *(_bound(fit["high"]) for fit in helped.values()))
+        polynomial &= all(_bound(fit["power_high"]) < ORDER for fit in helped.values())
+    return [judge(hard, exponential, factors, rule_hard), judge(easy, polynomial, powers, rule_easy)]
+
+
+def _bound(value: float | None) -> float:
+    return math.inf if value is None else value
 
 
 EXPERIMENT = Experiment(

@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from openbook.figures.charts import Axis, Chart, Level, Panel, Series, Table, share
+from openbook.paper.dynamics import ramp
 from openbook.paper.experiment import Experiment, Rows, Scale, Unit
 from openbook.paper.models import Models
 from openbook.paper.published import published
 from openbook.report.claims import Claim, judge, unmeasured
+from openbook.theory.surrogate.gradient import BATCHES, DEEPER_RATES, RATES, GradientGrid, measure
 
 METRICS = {
     "paper": ("Largest entry is the rule (the paper's definition)", None),
     "released": ("Right sign at the rule (the released code)", 0.5),
+}
+FIGURES = {  # by what they vary: the name of a curve, and the title
+    "batch": ("{:,} in a batch", "rules dropped from the first phrasebook, by strings in a batch"),
+    "phrasebooks": ("k = {}", "rules dropped from the first k phrasebooks, batches of 10 strings"),
 }
 
 
@@ -20,95 +27,75 @@ def units(scale: Scale) -> list[Unit]:
     if scale == "smoke":
         settings = {"rates": [0.1, 0.5], "batches": [1, 4], "books": [1, 2], "masks": 2, "pairs": 60}
         return [Unit({"depth": 2, "chars": 3, "seed": 0, **settings}, seconds=1.0)]
+    by_batch, by_book, batches, books = list(RATES), list(DEEPER_RATES), list(BATCHES), list(range(1, 11))
+    masks, seconds = 16, (500.0, 200.0)
     if scale == "laptop":
-        base = {"depth": 10, "chars": 10, "seed": 0, "masks": 8, "pairs": 1000}
-        by_batch = {
-            "rates": [0.01, 0.06, 0.11, 0.16, 0.21, 0.31, 0.41, 0.51, 0.61, 0.71, 0.81, 0.96],
-            "batches": [1, 10, 100],
-            "books": [],
-        }
-        by_book = {"rates": [0.01, 0.06, 0.11, 0.16, 0.21, 0.31, 0.41, 0.51], "batches": [], "books": [1, 2, 4, 7, 10]}
-        return [Unit({**base, **by_batch}, seconds=22.0), Unit({**base, **by_book}, seconds=14.0)]
-    rates = [round(0.01 + 0.05 * k, 2) for k in range(20)]
-    base = {"depth": 10, "chars": 10, "seed": 0, "masks": 16, "pairs": 1000}
-    by_batch = {"rates": rates, "batches": [1, 2, 3, 10, 30, 100, 300, 1000], "books": []}
-    by_book = {"rates": rates[:11], "batches": [], "books": list(range(1, 11))}
-    return [Unit({**base, **by_batch}, seconds=500.0), Unit({**base, **by_book}, seconds=200.0)]
+        by_batch = [0.01, 0.06, 0.11, 0.16, 0.21, 0.31, 0.41, 0.51, 0.61, 0.71, 0.81, 0.96]
+        by_book, batches, books, masks, seconds = by_batch[:8], [1, 10, 100], [1, 2, 4, 7, 10], 8, (22.0, 14.0)
+    base = {"depth": 10, "chars": 10, "seed": 0, "masks": masks, "pairs": 1000}
+    return [
+        Unit({**base, "rates": by_batch, "batches": batches, "books": []}, seconds[0]),
+        Unit({**base, "rates": by_book, "batches": [], "books": books}, seconds[1]),
+    ]
 
 
 def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
-    from openbook.theory.surrogate.gradient import Study, measure
-
-    study = Study(
-        depth=config["depth"],
-        chars=config["chars"],
-        pairs=config["pairs"],
-        rates=config["rates"] if config["batches"] else [],
-        deeper_rates=config["rates"] if config["books"] else [],
-        batches=config["batches"] or [1],
-        books=config["books"] or [1],
-        masks=config["masks"],
-        seed=config["seed"],
-    )
-    shared = {"depth": config["depth"], "chars": config["chars"], "pairs": config["pairs"]}
-    return [{**shared, **row} for row in measure(study)]
+    by_batch, by_book = (config["rates"] if config[key] else [] for key in ("batches", "books"))
+    grid = GradientGrid(**{**config, "rates": by_batch, "deeper_rates": by_book})
+    return [{**{key: config[key] for key in ("depth", "chars", "pairs")}, **row} for row in measure(grid)]
 
 
 def draw(rows: Rows) -> list[Chart | Table]:
-    if not rows:
-        return []
-    depth, chars = rows[0]["depth"], rows[0]["chars"]
-    charts: list[Chart | Table] = []
-    for kind, key, name, what in (
-        ("batch", "batch", "gradient-accuracy-batch", "{} in a batch"),
-        ("phrasebooks", "phrasebooks", "gradient-accuracy-phrasebooks", "from {} phrasebooks"),
-    ):
+    figures: list[Chart | Table] = []
+    for kind, (name, title) in FIGURES.items():
         here = [row for row in rows if row["panel"] == kind]
         if not here:
             continue
-        values = sorted({row[key] for row in here})
-        panels = []
-        for metric, (title, chance) in METRICS.items():
-            series = []
-            for place, value in enumerate(values):
-                colour = 100 + round(99 * place / max(1, len(values) - 1))
-                theirs = [
-                    (r["rate"], r["released"])
-                    for r in published("gradient")
-                    if metric == "released" and r["panel"] == kind and r[key] == value and (depth, chars) == (10, 10)
-                ]
-                if theirs:
-                    series.append(Series(what.format(f"{value:,}"), sorted(theirs), colour, published=True))
-            for place, value in enumerate(values):
-                colour = 100 + round(99 * place / max(1, len(values) - 1))
-                mine = sorted((r for r in here if r[key] == value), key=lambda r: r["rate"])
-                spread = [(row[f"{metric}_low"], row[f"{metric}_high"]) for row in mine]
-                points = [(row["rate"], row[metric]) for row in mine]
-                series.append(Series(what.format(f"{value:,}"), points, colour, spread))
-            level = Level(here[0]["chance"] if chance is None else chance, "chance")
-            panels.append(
-                Panel(
-                    title,
-                    Axis("share of rules dropped", form="percent", low=0),
-                    share("accuracy"),
-                    series,
-                    [level],
-                )
-            )
-        said = (
-            "rules dropped from the first phrasebook, by strings in a batch"
-            if kind == "batch"
-            else ("rules dropped from the first k phrasebooks, batches of 10 strings")
-        )
-        ends = [row for row in here if row[key] == values[-1]]
-        alt = ", ".join(f"{row['paper']:.0%} at {row['rate']:.0%}" for row in sorted(ends, key=lambda r: r["rate"]))
-        charts.append(
-            Chart(name, f"Does the gradient point at the dropped rule? MLT({depth}, {chars}), {said}",
-                  f"Accuracy by the paper's definition, {what.format(values[-1])}, by share of rules dropped: {alt}.",
-                  panels, "Solid: this machine. Dashed and pale: published, the same surrogate; the published numbers "
-                  "are of the released code's measure, which only asks for the right sign.")
-        )  # fmt: skip
-    return charts
+        largest = max(row[kind] for row in here)
+        ends = sorted((row["rate"], row["paper"]) for row in here if row[kind] == largest)
+        alt = ", ".join(f"{accuracy:.0%} at {rate:.0%}" for rate, accuracy in ends)
+        alt = f"Accuracy by the paper's definition, {name.format(largest)}, by share of rules dropped: {alt}."
+        figures.append(_chart(f"gradient-accuracy-{kind}", title, alt, _panels(kind, here), here))
+    return figures
+
+
+def both_figures(rows: Rows) -> Chart:
+    """The panels of both figures in one chart."""
+    panels = []
+    for kind, varied in (("batch", "by batch size"), ("phrasebooks", "by number of phrasebooks k")):
+        for panel in _panels(kind, [row for row in rows if row["panel"] == kind]):
+            panels.append(replace(panel, title=f"{panel.title.partition(' (')[0]}, {varied}"))
+    return _chart("gradient-accuracy", "by share of rules dropped", "The panels of both figures.", panels, rows)
+
+
+def _chart(name: str, title: str, alt: str, panels: list[Panel], rows: Rows) -> Chart:
+    title = f"Does the gradient point at the dropped rule? MLT({rows[0]['depth']}, {rows[0]['chars']}), {title}"
+    caption = (
+        "Solid: this machine. Dashed and pale: published, the same surrogate; the published numbers are of the "
+        "released code's measure, which only asks for the right sign."
+    )
+    return Chart(name, title, alt, panels, caption)
+
+
+def _panels(kind: str, rows: Rows) -> list[Panel]:
+    """A panel for each measure: accuracy against the share of rules dropped, a curve for each value of `kind`."""
+    values = sorted({row[kind] for row in rows})
+    names = {value: (FIGURES[kind][0].format(value), ramp(place, len(values))) for place, value in enumerate(values)}
+    is_papers = (rows[0]["depth"], rows[0]["chars"]) == (10, 10)
+    others = [row for row in published("gradient") if is_papers and row["panel"] == kind and row[kind] in names]
+    x, panels = Axis("share of rules dropped", form="percent", low=0), []
+    for metric, (title, chance) in METRICS.items():
+        behind, ours = [], []
+        for value, (name, colour) in names.items():
+            points = sorted((row["rate"], row["released"]) for row in others if row[kind] == value)
+            if points and metric == "released":
+                behind.append(Series(name, points, colour, published=True))
+            here = sorted((row for row in rows if row[kind] == value), key=lambda row: row["rate"])
+            spread = [(row[f"{metric}_low"], row[f"{metric}_high"]) for row in here]
+            ours.append(Series(name, [(row["rate"], row[metric]) for row in here], colour, spread))
+        level = Level(rows[0]["chance"] if chance is None else chance, "chance")
+        panels.append(Panel(title, x, share("accuracy"), [*behind, *ours], [level]))
+    return panels
 
 
 def claims(rows: Rows) -> list[Claim]:
@@ -121,52 +108,44 @@ def claims(rows: Rows) -> list[Claim]:
     )
     books = "Dropping from more phrasebooks at once lowers the prediction accuracy."
     rule_books = "at one rate at least, from all phrasebooks is below from one, intervals apart"
-    by_batch = [row for row in rows if row["panel"] == "batch"]
-    by_book = [row for row in rows if row["panel"] == "phrasebooks"]
-    full = bool(rows) and (rows[0]["depth"], rows[0]["chars"]) == (10, 10)
-    found = []
+    why = "not at MLT(10, 10)"
+    by_batch, by_book = (
+        [row for row in rows if row["panel"] == kind and (row["depth"], row["chars"]) == (10, 10)] for kind in FIGURES
+    )
     ones = sorted((row for row in by_batch if row["batch"] == 1), key=lambda row: row["rate"])
-    if full and ones:
-        numbers = {f"rate {row['rate']:.0%}": round(row["paper"], 3) for row in ones}
-        found.append(judge(small, ones[0]["rate"] <= 0.02 and ones[0]["paper"] >= 0.9, numbers, rule_small))
-        found.append(_batches_claim(falls, rule_falls, by_batch, ones))
+    if ones:
+        numbers: dict[str, Any] = {f"rate {row['rate']:.0%}": round(row["paper"], 3) for row in ones}
+        predicts = judge(small, ones[0]["rate"] <= 0.02 and ones[0]["paper"] >= 0.9, numbers, rule_small)
+        delays = _batches_claim(falls, rule_falls, by_batch, ones)
     else:
-        found += [
-            unmeasured(small, rule_small, "not at MLT(10, 10)"),
-            unmeasured(falls, rule_falls, "not at MLT(10, 10)"),
-        ]
-    if full and by_book:
-        least, most = min(r["phrasebooks"] for r in by_book), max(r["phrasebooks"] for r in by_book)
-        pairs = [
-            (a, b) for a in by_book for b in by_book
-            if a["phrasebooks"] == least and b["phrasebooks"] == most and a["rate"] == b["rate"]
-        ]  # fmt: skip
-        apart = [(a, b) for a, b in pairs if b["paper_high"] < a["paper_low"]]
-        shown = {
-            f"rate {a['rate']:.0%}": f"{a['paper']:.2f} from {least}, {b['paper']:.2f} from {most}" for a, b in pairs
-        }
-        found.append(judge(books, bool(apart), shown, rule_books, len(pairs) > 1 and most > least))
-    else:
-        found.append(unmeasured(books, rule_books, "not at MLT(10, 10)"))
-    return found
+        predicts, delays = unmeasured(small, rule_small, why), unmeasured(falls, rule_falls, why)
+    if not by_book:
+        return [predicts, delays, unmeasured(books, rule_books, why)]
+    least, most = (end(row["phrasebooks"] for row in by_book) for end in (min, max))
+    pairs = _at_equal_rates([row for row in by_book if row["phrasebooks"] == least], by_book, "phrasebooks", most)
+    apart = any(b["paper_high"] < a["paper_low"] for a, b in pairs)
+    numbers = {
+        f"rate {a['rate']:.0%}": f"{a['paper']:.2f} from {least}, {b['paper']:.2f} from {most}" for a, b in pairs
+    }
+    return [predicts, delays, judge(books, apart, numbers, rule_books, len(pairs) > 1 and most > least)]
+
+
+def _at_equal_rates(few: Rows, rows: Rows, key: str, many: int) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """Each row of `few` with the row of the same rate at which `key` is `many`."""
+    return [(row, other) for row in few for other in rows if (other[key], other["rate"]) == (many, row["rate"])]
 
 
 def _batches_claim(claim: str, rule: str, by_batch: Rows, ones: Rows) -> Claim:
     """Small against large batches. The largest gets few masks, so intervals that meet prove nothing either way."""
     largest = max(row["batch"] for row in by_batch)
     fallen = [row for row in ones if row["paper"] < 0.5 and row["released"] > 0.55]  # beyond, even the sign is a guess
-    pairs = [
-        (row, other)
-        for row in fallen
-        for other in by_batch
-        if (other["batch"], other["rate"]) == (largest, row["rate"])
-    ]
+    pairs = _at_equal_rates(fallen, by_batch, "batch", largest)
     numbers = {
-        f"rate {row['rate']:.0%}": f"{row['paper']:.2f} with 1 string, {other['paper']:.2f} with {largest}"
-        for row, other in pairs
+        f"rate {one['rate']:.0%}": f"{one['paper']:.2f} with 1 string, {many['paper']:.2f} with {largest}"
+        for one, many in pairs
     }
-    better = all(other["paper"] > row["paper"] for row, other in pairs)
-    apart = any(other["paper_low"] > row["paper_high"] for row, other in pairs)
+    better = all(many["paper"] > one["paper"] for one, many in pairs)
+    apart = any(many["paper_low"] > one["paper_high"] for one, many in pairs)
     return judge(claim, better, numbers, rule, enough=bool(pairs) and (apart or not better))
 
 

@@ -151,13 +151,13 @@ def test_only_the_stored_phrasebooks_are_trained() -> None:
         (lambda m, c: m(c, [[0, 1, 2, 9]]), "character 4 is 9"),
         (lambda m, c: m(c, [[0, 1, 2, 1]], [3]), "must be even"),
         (lambda m, c: m(c[:1], [[0, 1]]), r"is \[2, 9, 9\], not \[1, 9, 9\]"),
-        (lambda m, c: m(c * 0.5, [[0, 1]]), "level 1, column 0: it is neither one-hot"),
-        (lambda m, c: m(c + torch.eye(9).roll(3, 0), [[0, 1]]), "neither one-hot"),
-        (lambda m, c: m.store(c[:, :4]), r"stored weights are \[2, 9, 9\]"),
+        (lambda m, c: m(c * 0.5, [[0, 1]]), "level 1, column 0: it sums to 0.5"),
+        (lambda m, c: m(c + torch.eye(9).roll(3, 0), [[0, 1]]), "must be one-hot"),
+        (lambda m, c: m.store(c[:, :4]), r"cannot be stored: give \[2, 9, 9\]"),
         (lambda m, c: ConstructedTransformer(0, 3), "at least one phrasebook"),
         (lambda m, c: ConstructedTransformer(5, 200), "GiB of dense weights"),
         (lambda m, c: ConstructedTransformer(2, 3, scale=0.0), "scale N is 0"),
-        (lambda m, c: partial_context(Codebook.sample(2, 3), np.ones((2, 4), bool)), "which rules are shown"),
+        (lambda m, c: partial_context(Codebook.sample(2, 3), np.ones((2, 4), bool)), "mask of shown rules"),
     ],
 )
 def test_bad_input_is_named(call, says: str) -> None:

@@ -10,10 +10,10 @@ import pytest
 from openbook.base.errors import InputError
 from openbook.task import Codebook, random_inputs
 from openbook.theory.surrogate.censored import censored_line, growth, is_identified, median_interval, span
-from openbook.theory.surrogate.gap import GapStudy, exam, fits, measure, vanilla, with_context
+from openbook.theory.surrogate.gap import GapGrid, exam, fits, measure, vanilla, with_context
 from openbook.theory.surrogate.model import context
 
-TINY = GapStudy(chars=(2,), depth=3, seeds=6, budget=4000)
+TINY = GapGrid(chars=(2,), depth=3, seeds=6, budget=4000)
 
 
 def test_the_exam_accepts_other_weights_for_the_same_map_and_nothing_less():

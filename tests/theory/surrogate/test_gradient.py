@@ -11,10 +11,12 @@ import torch
 from openbook.base.errors import InputError
 from openbook.task import Codebook, random_inputs, translate_batch
 from openbook.theory.surrogate import dense
-from openbook.theory.surrogate.gradient import Study, column_gradients, draw_mask, measure, predicted
+from openbook.theory.surrogate.gradient import GradientGrid, column_gradients, draw_mask, measure, predicted
 from openbook.theory.surrogate.model import context, matricize
 
-SMALL = Study(depth=6, chars=4, pairs=50, rates=(0.1, 0.8), deeper_rates=(0.4,), batches=(1, 10), books=(1, 6), masks=4)
+SMALL = GradientGrid(
+    depth=6, chars=4, pairs=50, rates=(0.1, 0.8), deeper_rates=(0.4,), batches=(1, 10), books=(1, 6), masks=4
+)
 
 
 def test_gradients_of_dropped_columns_are_the_dense_ones():

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from openbook.base.errors import InputError
 from openbook.task import Codebook, coverable_inputs, random_inputs, translate_batch
 from openbook.theory.surrogate import descent
-from openbook.theory.surrogate.learn import Plan, default_pairs, learn
+from openbook.theory.surrogate.learn import LearnerConfig, default_pairs, learn
 from openbook.theory.surrogate.model import Surrogate, matricize, one_dropped, unmatricize
 from openbook.theory.surrogate.model import context as context_of
 from openbook.theory.surrogate.search import matches
@@ -19,10 +19,10 @@ from openbook.theory.surrogate.trajectory import Trajectory
 
 
 @pytest.mark.parametrize("size", [(1, 3), (3, 4), (5, 10)], ids=str)
-@pytest.mark.parametrize("source", ["coverable", "random"])
-def test_search_recovers_everything_within_the_bound(size, source):
+@pytest.mark.parametrize("kind", ["coverable", "random"])
+def test_search_recovers_everything_within_the_bound(size, kind):
     depth, chars = size
-    run = learn(Plan("search", source, delta=1e-4, seed=3), Codebook.sample(depth, chars, 3))
+    run = learn(LearnerConfig("search", kind, delta=1e-4, seed=3), Codebook.sample(depth, chars, 3))
     assert run.complete and run.recovered_by_layer == [1.0] * depth
     assert run.forward_passes <= run.extra["bound"] == chars**4 * depth
     assert run.forward_passes == depth * chars**2 * (chars**2 + 1) // 2  # the images of a bijection, each once
@@ -51,7 +51,7 @@ def test_search_accepts_exactly_the_images_that_the_model_accepts():
 
 @pytest.mark.parametrize("chars", [2, 3, 10])
 def test_surrogate_descent_recovers_two_layers_in_three_steps_for_each_rule(chars):
-    run = learn(Plan("descent", seed=1), Codebook.sample(2, chars, 1))
+    run = learn(LearnerConfig("descent", seed=1), Codebook.sample(2, chars, 1))
     assert run.complete and run.steps == 3 * chars**2
     lemma = run.extra["lemma"]
     assert lemma["largest_difference"] == 0
@@ -98,14 +98,14 @@ def test_surrogate_gradient_is_that_of_the_dense_squared_error(seed, chars, pair
 def test_a_lemma_with_a_wrong_constant_is_noticed(monkeypatch):
     true_form = descent.closed_form
     monkeypatch.setattr(descent, "closed_form", lambda n, i, t, alpha, beta: true_form(n, i, t, alpha + 1, beta))
-    run = learn(Plan("descent", seed=1), Codebook.sample(2, 4, 1))
+    run = learn(LearnerConfig("descent", seed=1), Codebook.sample(2, 4, 1))
     assert run.extra["lemma"]["largest_difference"] >= 2
 
 
 @pytest.mark.parametrize("algorithm", ["layerwise", "full"])
 @pytest.mark.parametrize("noise", [0.0, 0.1])
 def test_soft_descent_recovers_everything(algorithm, noise):
-    run = learn(Plan(algorithm, noise=noise, seed=2), Codebook.sample(4, 4, 2))
+    run = learn(LearnerConfig(algorithm, noise=noise, seed=2), Codebook.sample(4, 4, 2))
     assert run.complete and run.extra["stopped"] == "recovered"
     assert run.characters == run.steps * run.length
     assert run.curve[0]["recovered"] == 0 or noise
@@ -115,13 +115,13 @@ def test_soft_descent_recovers_everything(algorithm, noise):
 @pytest.mark.slow
 @pytest.mark.parametrize("depth", [5, 10])
 def test_the_papers_sizes_are_recovered(depth):
-    run = learn(Plan("full", pairs=1000), Codebook.sample(depth, 10, 0))
+    run = learn(LearnerConfig("full", pairs=1000), Codebook.sample(depth, 10, 0))
     assert run.complete and run.steps < 10 * depth * 100
 
 
 def test_full_and_layerwise_differ_only_by_tails_from_zero_weights():
     """No column but the dropped one is soft, so the other layers' gradients vanish: the same steps either way."""
-    runs = [learn(Plan(algorithm, seed=5), Codebook.sample(3, 4, 5)) for algorithm in ("layerwise", "full")]
+    runs = [learn(LearnerConfig(algorithm, seed=5), Codebook.sample(3, 4, 5)) for algorithm in ("layerwise", "full")]
     assert runs[0].steps == runs[1].steps and runs[0].curve == runs[1].curve
 
 
@@ -136,7 +136,7 @@ def test_controls_fail_where_the_context_would_have_sufficed(kind):
 
 
 def test_a_budget_that_ends_early_gives_a_marked_partial_result():
-    run = learn(Plan("full", steps=40, seed=2), Codebook.sample(4, 4, 2))
+    run = learn(LearnerConfig("full", steps=40, seed=2), Codebook.sample(4, 4, 2))
     assert run.steps == 40 and not run.complete and run.extra["stopped"] == "budget"
     assert run.to_json()["complete"] is False and None in run.full_at()
 
@@ -154,24 +154,38 @@ def test_full_at_wants_a_layer_to_stay_full():
 
 
 @pytest.mark.parametrize(
-    ("plan", "depth", "complaint"),
+    ("config", "depth", "complaint"),
     [
-        (Plan("search", "random", pairs=10), 2, r"never uses the rules for \(0, "),
-        (Plan("layerwise", "random", pairs=10), 2, "not coverable"),
-        (Plan("descent"), 3, "depth 2"),
-        (Plan("full", steps=0), 2, "budget of 0 steps"),
-        (Plan("full", rate=-1.0), 2, "learning rate"),
-        (Plan("full", noise=-0.1), 2, "standard deviation"),
-        (Plan("search", delta=1.5), 2, "delta is 1.5"),
-        (Plan("search", pairs=0), 2, "0 bigrams"),
+        (LearnerConfig("search", "random", pairs=10), 2, r"never uses the rules for \(0, "),
+        (LearnerConfig("layerwise", "random", pairs=10), 2, "not coverable"),
+        (LearnerConfig("descent"), 3, "depth 2"),
+        (LearnerConfig("full", steps=0), 2, "budget is 0 steps"),
+        (LearnerConfig("full", rate=-1.0), 2, "learning rate"),
+        (LearnerConfig("full", noise=-0.1), 2, "standard deviation"),
+        (LearnerConfig("search", delta=1.5), 2, "delta is 1.5"),
+        (LearnerConfig("search", pairs=0), 2, "0 bigrams"),
     ],
 )
-def test_what_cannot_be_learned_is_refused(plan, depth, complaint):
+def test_what_cannot_be_learned_is_refused(config, depth, complaint):
     with pytest.raises(InputError, match=complaint):
-        learn(plan, Codebook.sample(depth, 4, 0))
+        learn(config, Codebook.sample(depth, 4, 0))
 
 
 def test_descent_needs_small_weights():
     codebook = Codebook.sample(2, 3, 0)
     with pytest.raises(InputError, match="within 1/2"):
         descent.descend(codebook, coverable_inputs(codebook)[0], np.full((2, 9, 9), 0.7))
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda codebook, string: descent.descend(codebook, string, np.zeros((2, 4, 9))),
+        lambda codebook, string: enhanced(codebook, string, np.zeros((1, 9, 9)), 10, full=True),
+        lambda codebook, string: control(codebook, string, np.zeros((2, 9)), 10, "wrong"),
+    ],
+)
+def test_weights_of_another_shape_are_refused(work):
+    codebook = Codebook.sample(2, 3, 0)
+    with pytest.raises(InputError, match=r"give it the shape \(2, 9, 9\)"):
+        work(codebook, coverable_inputs(codebook)[0])

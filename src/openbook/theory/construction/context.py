@@ -22,7 +22,9 @@ def partial_context(codebook: Codebook, shown: NDArray[np.bool_]) -> Tensor:
     """The rules marked in `shown` [d, n²]; the columns of the others are zero."""
     size = codebook.chars**2
     if shown.shape != (codebook.depth, size):
-        raise InputError(f"which rules are shown is [{codebook.depth}, {size}], not {list(shown.shape)}")
+        raise InputError(
+            f"the mask of shown rules is {list(shown.shape)}, not [{codebook.depth}, {size}]: mark each rule"
+        )
     return full_context(codebook) * torch.from_numpy(shown)[:, None, :]
 
 
@@ -40,7 +42,7 @@ def check_context(context: Any, depth: int, chars: int) -> Tensor:
     if bad.any():
         level, column = (int(i) for i in bad.nonzero()[0])
         raise InputError(
-            f"context of level {level + 1}, column {column}: it is neither one-hot (a rule) nor zero (no rule); "
-            f"it sums to {float(tensor[level, :, column].sum()):g}"
+            f"context of level {level + 1}, column {column}: it sums to {float(tensor[level, :, column].sum()):g}, "
+            "but a column must be one-hot (a rule) or zero (no rule)"
         )
     return tensor

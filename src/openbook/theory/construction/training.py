@@ -28,7 +28,8 @@ from openbook.task import Codebook, random_inputs, translate_batch
 from openbook.theory.construction.fast import Rules, bigrams, simulate
 
 Update = Literal["layerwise", "full"]
-Advance = Callable[..., None]
+Advance = Callable[..., object]
+EXAM = 512  # strings of the exam, none of which was trained on
 
 
 @dataclass(frozen=True)
@@ -53,34 +54,29 @@ class Recipe:
 
     def check(self) -> None:
         if self.sequences < self.batch or self.batch < 1:
-            raise InputError(f"{self.sequences} sequences do not fill one batch of {self.batch}")
+            raise InputError(f"{self.sequences} sequences do not fill one batch: give at least {self.batch}")
         if self.length < 2 or self.length % 2:
-            raise InputError(f"length {self.length}: strings have an even number of characters, at least 2")
+            raise InputError(f"the length is {self.length}: give an even number of characters, at least 2")
         if not 0 < self.rate < 10:
-            raise InputError(f"rate {self.rate:g}: use a learning rate between 0 and 10")
+            raise InputError(f"the rate is {self.rate:g}: give a learning rate between 0 and 10")
 
     @property
     def steps(self) -> int:
         return self.sequences // self.batch
 
-    @property
-    def name(self) -> str:
-        masks = ", nothing masked" if not self.masked else ", a mask for each string" if self.each_string else ""
-        return {"layerwise": "layer-wise", "full": "full"}[self.update] + masks
 
-
-@dataclass
-class Run:
-    """What a run left behind: the weights and, at a few steps, how much of the codebook they hold."""
+@dataclass(frozen=True)
+class TrainedWeights:
+    """The weights that training ended with, and how much of the codebook they held at a few steps on the way."""
 
     recipe: Recipe
     depth: int
     chars: int
     weights: list[Tensor] = field(repr=False)
     curve: list[dict[str, Any]]  # step, recovered_by_layer, loss
-    hidden: float = 1.0  # share of the columns that were hidden at least once
-    recovered_of_hidden: float = 0.0  # share of those that were recovered
-    closed_book: float = 0.0  # characters right with an empty context, on strings that training did not see
+    hidden: float  # share of the columns that were hidden at least once
+    recovered_of_hidden: float  # share of those that were recovered
+    closed_book: float  # characters right with an empty context, on strings that training did not see
 
     @property
     def recovered_by_layer(self) -> list[float]:
@@ -91,29 +87,16 @@ class Run:
         return float(np.mean(self.recovered_by_layer))
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            **asdict(self.recipe),
-            "depth": self.depth,
-            "chars": self.chars,
-            "steps": self.recipe.steps,
-            "recovered": self.recovered,
-            "recovered_by_layer": self.recovered_by_layer,
-            "hidden": self.hidden,
-            "recovered_of_hidden": self.recovered_of_hidden,
-            "closed_book": self.closed_book,
-            "chance": 1 / self.chars,
-            "curve": self.curve,
-        }
+        names = ("depth", "chars", "recovered", "recovered_by_layer", "hidden", "recovered_of_hidden", "closed_book")
+        measured = {name: getattr(self, name) for name in (*names, "curve")}
+        return {**asdict(self.recipe), "steps": self.recipe.steps, "chance": 1 / self.chars, **measured}
 
 
 def recovered(weights: Sequence[Tensor], codebook: Codebook) -> NDArray[np.bool_]:
     """Which columns [d, n²] have one largest entry, and it is the rule's right side."""
-    found = []
-    for W, table in zip(weights, codebook.tables, strict=True):
-        top = W.detach().topk(2, dim=0)
-        right = top.indices[0] == torch.from_numpy(table.astype(np.int64))
-        found.append((right & (top.values[0] > top.values[1])).numpy())
-    return np.stack(found)
+    top = torch.stack([W.detach() for W in weights]).topk(2, dim=1)
+    right = top.indices[:, 0] == torch.from_numpy(codebook.tables.astype(np.int64))
+    return (right & (top.values[:, 0] > top.values[:, 1])).numpy()
 
 
 def share_recovered(weights: Sequence[Tensor], codebook: Codebook) -> list[float]:
@@ -157,7 +140,7 @@ class Learner:
             weight.grad = gradient
         norm = torch.nn.utils.clip_grad_norm_(chosen, self.recipe.clip)
         if not torch.isfinite(norm):
-            raise InputError("the gradient is not finite: use a smaller rate")
+            raise InputError("the gradient is not finite: give a smaller learning rate")
         for level in levels:
             self.optimizers[level].param_groups[0]["lr"] = rate
             self.optimizers[level].step()
@@ -169,20 +152,21 @@ class Learner:
 
 def accuracy(weights: Sequence[Tensor], codebook: Codebook, strings: Any, lengths: Any) -> float:
     """Share of characters that come out right with an empty context."""
-    translation = translate_batch(codebook, strings, lengths)
-    nothing = Rules.shown(codebook.tables, np.zeros((1, codebook.depth, codebook.chars**2), dtype=bool))
-    index = bigrams(translation.inputs, codebook.chars)
+    translation, n = translate_batch(codebook, strings, lengths), codebook.chars
+    nothing = Rules.shown(codebook.tables, np.zeros((1, codebook.depth, n**2), dtype=bool))
+    columns_b = torch.from_numpy(translation.lengths // 2)
     with torch.no_grad():
-        found = simulate(weights, nothing, index, torch.from_numpy(translation.lengths // 2)).argmax(-1)
-    target = bigrams(translation.outputs, codebook.chars)
-    n = codebook.chars
-    right = (found // n == target // n).float() + (found % n == target % n).float()
-    inside = torch.arange(target.shape[1]) < torch.from_numpy(translation.lengths // 2)[:, None]
-    return float(right[inside].mean() / 2)
+        output_bj = simulate(weights, nothing, bigrams(translation.inputs, n), columns_b).argmax(-1)
+    target_bj = bigrams(translation.outputs, n)
+    right_bj = (output_bj // n == target_bj // n).float() + (output_bj % n == target_bj % n).float()
+    inside_bj = torch.arange(target_bj.shape[1]) < columns_b[:, None]
+    return float(right_bj[inside_bj].mean() / 2)
 
 
-def train(codebook: Codebook, recipe: Recipe, advance: Advance = lambda *_, **__: None, points: int = 40) -> Run:
-    """The experiment: returns the run with `points` measurements of recovery along the way."""
+def train(
+    codebook: Codebook, recipe: Recipe, advance: Advance = lambda *_, **__: None, points: int = 40
+) -> TrainedWeights:
+    """Run the experiment, with `points` measurements of recovery along the way."""
     recipe.check()
     depth, chars, batch = codebook.depth, codebook.chars, recipe.batch
     learner = Learner(depth, chars, recipe)
@@ -208,9 +192,8 @@ def train(codebook: Codebook, recipe: Recipe, advance: Advance = lambda *_, **__
             curve.append({"step": step + 1, "recovered_by_layer": shares, "loss": loss.item()})
             advance(0, note=f"{np.mean(shares):.0%} of the columns")
         advance(1)
-    run = Run(recipe, depth, chars, [weight.detach() for weight in learner.weights], curve)
-    run.hidden = float(hidden.mean())
-    run.recovered_of_hidden = float(recovered(run.weights, codebook)[hidden].mean()) if hidden.any() else 0.0
-    held_out, sizes = random_inputs(chars, 512, lengths, recipe.seed, 10**9, stream="construct")
-    run.closed_book = accuracy(run.weights, codebook, held_out, sizes)
-    return run
+    weights = [weight.detach() for weight in learner.weights]
+    of_hidden = float(recovered(weights, codebook)[hidden].mean()) if hidden.any() else 0.0
+    held_out, sizes = random_inputs(chars, EXAM, lengths, recipe.seed, 10**9, stream="construct")
+    closed_book = accuracy(weights, codebook, held_out, sizes)
+    return TrainedWeights(recipe, depth, chars, weights, curve, float(hidden.mean()), of_hidden, closed_book)

@@ -32,7 +32,7 @@ SCALE = 100.0  # N of both products: in float32 a larger one loses to rounding w
 LARGEST = 2 << 30  # bytes of dense weights that we are willing to build
 
 
-class Level(nn.Module):
+class TranslationLevel(nn.Module):
     """One step V_i -> V_{i+1}: four gated layers."""
 
     def __init__(self, stream: Stream, level: int, scale: float) -> None:
@@ -85,7 +85,7 @@ class ConstructedTransformer(nn.Module):
         self.depth, self.chars, self.scale = depth, chars, scale
         self.stream = Stream(depth, chars)
         self.basis = self.stream.basis
-        self.levels = nn.ModuleList(Level(self.stream, level, scale) for level in range(depth))
+        self.levels = nn.ModuleList(TranslationLevel(self.stream, level, scale) for level in range(depth))
 
     @property
     def stored(self) -> list[nn.Parameter]:
@@ -97,7 +97,9 @@ class ConstructedTransformer(nn.Module):
         size = self.chars**2
         tensor = torch.as_tensor(weights, dtype=torch.float32)
         if tuple(tensor.shape) != (self.depth, size, size):
-            raise InputError(f"stored weights are [{self.depth}, {size}, {size}], not {list(tensor.shape)}")
+            raise InputError(
+                f"weights of shape {list(tensor.shape)} cannot be stored: give [{self.depth}, {size}, {size}]"
+            )
         with torch.no_grad():
             for parameter, value in zip(self.stored, tensor, strict=True):
                 parameter.copy_(value)

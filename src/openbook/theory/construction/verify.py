@@ -7,7 +7,6 @@ them the transformer must give the oracle's translation; outside them what it do
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -21,88 +20,47 @@ from openbook.base.randomness import generator
 from openbook.task import Codebook, Translation, random_inputs, translate_batch
 from openbook.theory.construction.context import full_context, partial_context
 from openbook.theory.construction.layers import Memory, Mlp, RelativeAttention
-from openbook.theory.construction.transformer import ConstructedTransformer
+from openbook.theory.construction.transformer import SCALE, ConstructedTransformer
 
 SCALES = (10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 STRENGTHS = (0.1, 0.25, 0.45, 0.75, 1.0)
 CHUNK = 1000  # strings in one pass
-Advance = Callable[..., None]
+Advance = Callable[..., object]
 
 
-@dataclass(frozen=True)
-class Mode:
-    """How the rules of a codebook are divided between context and weights, and how the strings came out."""
+def verify(
+    depth: int,
+    chars: int,
+    strings: int,
+    codebooks: int,
+    seed: int = 0,
+    scale: float = SCALE,
+    advance: Advance = lambda *_: None,
+) -> dict[str, Any]:
+    """Check at least `strings` strings, spread over `codebooks` random codebooks and the three divisions.
 
-    name: str
-    strings: int
-    mismatches: int
-    deviation: float  # largest |V_{d+1} - surrogate's| over all entries
-
-
-@dataclass(frozen=True)
-class Scale:
-    """Deviations at one scale N: of the two products it is in, and of the output in each mode."""
-
-    scale: float
-    shift: float
-    context: float
-    output: dict[str, float]
-    mismatches: int
-
-
-@dataclass(frozen=True)
-class Disagreement:
-    """Outside the conditions: the context holds one codebook and the weights, `strength` times, another."""
-
-    strength: float
-    characters_as_surrogate: float  # share of characters equal to HardMax(C + W)'s; at strength 1 it is a tie
-    characters_as_context: float
-    characters_as_weights: float
-    deviation: float
-
-
-@dataclass(frozen=True)
-class Verification:
-    """Everything `openbook construct verify` reports."""
-
-    depth: int
-    chars: int
-    scale: float
-    codebooks: int
-    modes: list[Mode]
-    scales: list[Scale]
-    outside: list[Disagreement]
-    counts: dict[str, Any]
-    lemma: dict[str, Any]
-
-    @property
-    def strings(self) -> int:
-        return sum(mode.strings for mode in self.modes)
-
-    @property
-    def mismatches(self) -> int:
-        return sum(mode.mismatches for mode in self.modes)
-
-    @property
-    def holds(self) -> bool:
-        return self.mismatches == 0 and all(self.counts[name] == value for name, value in self.lemma.items())
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "depth": self.depth,
-            "chars": self.chars,
-            "scale": self.scale,
-            "holds": self.holds,
-            "strings": self.strings,
-            "codebooks": self.codebooks,
-            "mismatches": self.mismatches,
-            "deviation": max(mode.deviation for mode in self.modes),
-            **self.counts,
-            "lemma": self.lemma,
-            "modes": [asdict(mode) for mode in self.modes],
-            "scales": [asdict(scale) for scale in self.scales],
-            "outside": [asdict(row) for row in self.outside],
-        }
+    It `holds` if no string is translated wrongly and every size is the lemma's.
+    """
+    if strings < 1 or codebooks < 1:
+        raise InputError(f"{strings} strings of {codebooks} codebooks: give at least 1 of both")
+    model = ConstructedTransformer(depth, chars, scale)
+    modes = check_divisions(model, codebooks, -(-strings // (3 * codebooks)), seed, advance)
+    counts, mismatches = count(model), sum(mode["mismatches"] for mode in modes)
+    return {
+        "depth": depth,
+        "chars": chars,
+        "scale": scale,
+        "holds": mismatches == 0 and counts == lemma(depth, chars),
+        "strings": sum(mode["strings"] for mode in modes),
+        "codebooks": codebooks,
+        "mismatches": mismatches,
+        "deviation": max(mode["deviation"] for mode in modes),
+        **counts,
+        "lemma": lemma(depth, chars),
+        "modes": modes,
+        "scales": [at_scale(depth, chars, value, seed) for value in SCALES],
+        "outside": disagreements(model, seed),
+    }
 
 
 def divisions(codebook: Codebook, seed: int, index: int) -> Iterator[tuple[str, Tensor, Tensor]]:
@@ -133,53 +91,40 @@ def compare(
     return wrong, float((columns - target)[torch.from_numpy(inside)].abs().max())
 
 
-def verify(
-    depth: int, chars: int, scale: float, strings: int, codebooks: int, seed: int, advance: Advance
-) -> Verification:
-    """Check at least `strings` strings, spread over `codebooks` random codebooks and the three divisions."""
-    if strings < 1 or codebooks < 1:
-        raise InputError(f"{strings} strings of {codebooks} codebooks: both are at least 1")
-    model = ConstructedTransformer(depth, chars, scale)
-    each = -(-strings // (3 * codebooks))
-    modes = check_modes(model, codebooks, each, seed, advance)
-    return Verification(
-        depth,
-        chars,
-        scale,
-        codebooks,
-        modes,
-        [_at_scale(depth, chars, value, seed) for value in SCALES],
-        disagreements(model, seed),
-        count(model),
-        lemma(depth, chars),
-    )
+def check_divisions(
+    model: ConstructedTransformer, codebooks: int, each: int, seed: int, advance: Advance = lambda *_: None
+) -> list[dict[str, Any]]:
+    """Every division of every codebook on `each` strings of its own, of 2 to 40 characters: a row for each division.
 
-
-def check_modes(
-    model: ConstructedTransformer, codebooks: int, each: int, seed: int, advance: Advance = lambda *_, **__: None
-) -> list[Mode]:
-    """Every division of every codebook on `each` strings of its own, of 2 to 40 characters."""
-    found: dict[str, list[tuple[NDArray[np.bool_], float]]] = {}
+    `deviation` is the largest |V_{d+1} - surrogate's| over all entries.
+    """
+    compared: dict[str, list[tuple[NDArray[np.bool_], float]]] = {}
     item, empty = 0, model.remember(torch.zeros(model.depth, model.chars**2, model.chars**2))
     for index in range(codebooks):
         codebook = Codebook.sample(model.depth, model.chars, seed, index)
         for name, context, weights in divisions(codebook, seed, index):
             model.store(weights)
             memories = model.remember(context, like=empty) if context.any() else empty
-            for done in range(0, each, CHUNK):
-                part = min(CHUNK, each - done)
-                inputs, lengths = random_inputs(model.chars, part, (2, 40), seed, item + done)
-                found.setdefault(name, []).append(compare(model, memories, translate_batch(codebook, inputs, lengths)))
+            for start in range(0, each, CHUNK):
+                part = min(CHUNK, each - start)
+                inputs, lengths = random_inputs(model.chars, part, (2, 40), seed, item + start)
+                translation = translate_batch(codebook, inputs, lengths)
+                compared.setdefault(name, []).append(compare(model, memories, translation))
                 advance(part)
             item += each
-    return [
-        Mode(name, sum(len(w) for w, _ in rows), int(sum(w.sum() for w, _ in rows)), max(d for _, d in rows))
-        for name, rows in found.items()
-    ]
+    rows = []
+    for name, parts in compared.items():
+        wrong, deviations = np.concatenate([wrong for wrong, _ in parts]), [deviation for _, deviation in parts]
+        counts = {"strings": wrong.size, "mismatches": int(wrong.sum())}
+        rows.append({"name": name, **counts, "deviation": max(deviations)})
+    return rows
 
 
-def _at_scale(depth: int, chars: int, scale: float, seed: int) -> Scale:
-    """Deviations at scale N, on 32 strings for each division of one codebook."""
+def at_scale(depth: int, chars: int, scale: float, seed: int) -> dict[str, Any]:
+    """Largest deviations at scale N, on 32 strings for each division of one codebook.
+
+    `shift` and `context` are of the two products that N is in, `output` is of the output under each division.
+    """
     model = ConstructedTransformer(depth, chars, scale)
     codebook = Codebook.sample(depth, chars, seed)
     inputs, lengths = random_inputs(chars, 32, (20, 20), seed, stream="scale")
@@ -194,18 +139,22 @@ def _at_scale(depth: int, chars: int, scale: float, seed: int) -> Scale:
     image = torch.from_numpy(codebook.tables[0].astype(np.int64))[first]
     off_shift = shifted[:, columns, basis.axes("left")] - functional.one_hot(first, size)
     off_context = attended[:, columns, basis.axes("right")] - functional.one_hot(image, size)
-    modes = check_modes(model, 1, 32, seed)
-    return Scale(
-        scale,
-        float(off_shift.abs().max()),
-        float(off_context.abs().max()),
-        {mode.name: mode.deviation for mode in modes},
-        sum(mode.mismatches for mode in modes),
-    )
+    modes = check_divisions(model, 1, 32, seed)
+    return {
+        "scale": scale,
+        "shift": float(off_shift.abs().max()),
+        "context": float(off_context.abs().max()),
+        "output": {mode["name"]: mode["deviation"] for mode in modes},
+        "mismatches": sum(mode["mismatches"] for mode in modes),
+    }
 
 
-def disagreements(model: ConstructedTransformer, seed: int, strings: int = 64) -> list[Disagreement]:
-    """C holds one codebook, W another one times a strength: HardMax follows C below 1, the transformer mixes."""
+def disagreements(model: ConstructedTransformer, seed: int, strings: int = 64) -> list[dict[str, Any]]:
+    """Outside the conditions: C holds one codebook, W another one times a `strength`, a row for each strength.
+
+    HardMax follows C below 1 (at 1 it is a tie), the transformer mixes: `characters_as_...` are the shares of its
+    characters that are those of HardMax(C + W), of C alone and of W alone.
+    """
     shown, other = (Codebook.sample(model.depth, model.chars, seed, 10**6 + i) for i in range(2))
     inputs, lengths = random_inputs(model.chars, strings, (20, 20), seed, stream="disagree")
     by_context, by_weights = (translate_batch(book, inputs, lengths) for book in (shown, other))
@@ -214,20 +163,14 @@ def disagreements(model: ConstructedTransformer, seed: int, strings: int = 64) -
         weights = strength * full_context(other)
         model.store(weights)
         hard = (full_context(shown) + weights).argmax(1).numpy().astype(np.uint16)
-        tables = np.broadcast_to(hard, (strings, *hard.shape))
-        surrogate = translate_batch(tables, inputs, lengths, model.chars)
+        surrogate = translate_batch(np.broadcast_to(hard, (strings, *hard.shape)), inputs, lengths, model.chars)
         with torch.no_grad():
             columns = model.answer(model.remember(full_context(shown)), inputs, lengths)
+        same = {"surrogate": surrogate, "context": by_context, "weights": by_weights}
         outputs = model.translated(columns)
-        rows.append(
-            Disagreement(
-                strength,
-                float((outputs == surrogate.outputs).mean()),
-                float((outputs == by_context.outputs).mean()),
-                float((outputs == by_weights.outputs).mean()),
-                float((columns - one_hot_outputs(surrogate)[0]).abs().max()),
-            )
-        )
+        shares = {f"characters_as_{name}": float((outputs == t.outputs).mean()) for name, t in same.items()}
+        deviation = float((columns - one_hot_outputs(surrogate)[0]).abs().max())
+        rows.append({"strength": strength, **shares, "deviation": deviation})
     return rows
 
 

@@ -25,6 +25,7 @@ from openbook.theory.surrogate.factored import (
     Indices,
     backward,
     forward,
+    input_and_labels,
     marginals,
     one_hot_marginals,
     spread,
@@ -32,14 +33,14 @@ from openbook.theory.surrogate.factored import (
 )
 from openbook.theory.surrogate.model import SHARPNESS, Floats, Mask, recovered, softmax
 
-Found = tuple[int, Indices, Floats]  # a layer, columns of it, dL/dW of these columns
+ColumnGradients = tuple[int, Indices, Floats]  # a layer, columns of it, dL/dW of these columns
 
 TAIL = 1e-8  # a column whose probability outside its largest entry is above this is soft
 FLOOR = 1e-5  # labels less likely than this make the neglected tails matter
 
 
 @dataclass(frozen=True)
-class Layer:
+class ConeLayer:
     """Cells of one layer of the cone, and what the backward pass needs of them."""
 
     cells: Indices  # positions, ascending
@@ -49,7 +50,7 @@ class Layer:
     O_ck: Floats  # their outer products
 
 
-class Trainer:
+class ConeDescent:
     """The soft surrogate on one fixed string, one rule at a time out of the context (Algorithms 4 and 5).
 
     Keeps the effective matrices of the full context up to date column by column, so that a step touches only what
@@ -58,12 +59,11 @@ class Trainer:
 
     def __init__(self, codebook: Codebook, string: np.ndarray, W_ixk: Floats) -> None:
         self.codebook, self.chars, self.depth = codebook, codebook.chars, codebook.depth
-        self.fallbacks = 0  # steps in which the cone was refused
+        self.exact_steps = 0  # steps in which the cone was refused
         self.rules_ik: Indices = codebook.tables.astype(np.int64)
         run = translate_batch(codebook, np.asarray(string)[None])
         self.bigram_ij: Indices = run.bigrams[0].astype(np.int64)
-        self.label_j: Indices = np.take_along_axis(self.rules_ik, self.bigram_ij, axis=1)[-1]
-        self.start_j: Indices = run.inputs[0, 0::2].astype(np.int64) * self.chars + run.inputs[0, 1::2]
+        self.start_j, self.label_j = (bigram_sj[0] for bigram_sj in input_and_labels(run))
         self.pairs = self.label_j.size
         self.next_j = np.roll(np.arange(self.pairs), -1)
         self.eye = np.eye(self.chars**2)
@@ -109,10 +109,10 @@ class Trainer:
         E_x[right] = 0
         self.soft_ik[layer, column] = E_x.sum() > TAIL
 
-    def _forward(self) -> tuple[list[Layer | None], Floats | None]:
+    def _forward(self) -> tuple[list[ConeLayer | None], Floats | None]:
         """The cone's layers and the probability of each label inside it; None where the cone has not begun."""
         chars = self.chars
-        layers: list[Layer | None] = []
+        layers: list[ConeLayer | None] = []
         softened = [bool(soft_k.any()) for soft_k in self.soft_ik]
         inside_j: Mask | None = None
         cells: Indices = np.empty(0, dtype=np.int64)
@@ -140,13 +140,13 @@ class Trainer:
             cells, inside_j = now, reached_j
             if i < self.depth - 1:
                 U_cu = O_ck @ self.M_iku[i]
-            layers.append(Layer(cells, after, F_ca, S_ca, O_ck))
+            layers.append(ConeLayer(cells, after, F_ca, S_ca, O_ck))
         if inside_j is None:
             return layers, None
         rows_ck = self.P_ixk[-1].take(self.label_j[cells], axis=0)
         return layers, np.einsum("ck,ck->c", rows_ck, O_ck)
 
-    def gradient(self, down_to: int, only: int | None = None) -> tuple[float, list[Found]] | None:
+    def gradient(self, down_to: int, only: int | None = None) -> tuple[float, list[ColumnGradients]] | None:
         """Loss and (layer, soft columns, dL/dW of them), for layers `down_to`.. or for the layer `only`.
 
         None when a label in the cone is too unlikely for the neglected tails.
@@ -159,13 +159,13 @@ class Trainer:
             return None
         loss = float(-np.log(chance_c).sum() / self.pairs)
         pull_c = -1 / (chance_c * self.pairs)
-        found: list[Found] = []
+        gradients: list[ColumnGradients] = []
         last = self.depth - 1
         label_c = self.label_j[top.cells]
         if only in (None, last) and self.soft_ik[last].any():
             columns = np.flatnonzero(self.soft_ik[last])
             G_xk = self.eye.take(label_c, axis=1) @ (top.O_ck.take(columns, axis=1) * pull_c[:, None])
-            found.append((last, columns, weight_gradient(self.P_ixk[last][:, columns], G_xk)))
+            gradients.append((last, columns, weight_gradient(self.P_ixk[last][:, columns], G_xk)))
         gO_ck = self.P_ixk[last].take(label_c, axis=0) * pull_c[:, None]
         for i in range(last - 1, down_to - 1, -1):
             above, below = layers[i + 1], layers[i]
@@ -175,12 +175,12 @@ class Trainer:
             if only in (None, i) and self.soft_ik[i].any():
                 columns = np.flatnonzero(self.soft_ik[i])
                 G_xk = spread(below.O_ck.take(columns, axis=1).T @ gU_cu)
-                found.append((i, columns, weight_gradient(self.P_ixk[i][:, columns], G_xk)))
+                gradients.append((i, columns, weight_gradient(self.P_ixk[i][:, columns], G_xk)))
             if i > down_to:
                 gO_ck = gU_cu @ self.M_iku[i].T
-        return loss, found
+        return loss, gradients
 
-    def _to_marginals(self, gO_ck: Floats, above: Layer, cells: Indices) -> Floats:
+    def _to_marginals(self, gO_ck: Floats, above: ConeLayer, cells: Indices) -> Floats:
         """From the outer products of one layer to the marginals of the cells below it.
 
         Each cell below was read once as a first and once as a second character, so its whole row is written here.
@@ -190,7 +190,7 @@ class Trainer:
         self.pulled_ju[above.cells, self.chars :] = np.einsum("cab,cb->ca", gO_caa, above.F_ca)
         return self.pulled_ju.take(cells, axis=0)
 
-    def exact_gradient(self, layers: list[int]) -> tuple[float, list[Found]]:
+    def exact_gradient(self, layers: list[int]) -> tuple[float, list[ColumnGradients]]:
         """The same, for every column of the layers asked for and without neglecting anything."""
         U_suj = one_hot_marginals(self.start_j[None], self.chars)
         run = forward(self.P_ixk, self.M_iku, U_suj, self.label_j[None])
@@ -207,15 +207,15 @@ class Trainer:
         self.refresh(layer, dropped, in_context=False)
         result = self.gradient(0 if full else layer, None if full else layer)
         if result is None:
-            self.fallbacks += 1
+            self.exact_steps += 1
             result = self.exact_gradient(list(range(self.depth)) if full else [layer])
-        loss, found = result
-        for i, columns, gW_xk in found:
+        loss, gradients = result
+        for i, columns, gW_xk in gradients:
             W_xk = np.minimum(np.maximum(self.W_ixk[i][:, columns] - rate * gW_xk, 0), 1)
             right_k = W_xk[self.rules_ik[i, columns], np.arange(columns.size)]
             self.held_ik[i, columns] = (W_xk >= right_k).sum(0) == 1
             self.W_ixk[i][:, columns] = W_xk
             self.refresh(i, columns)
-        if not any(i == layer and column in columns for i, columns, _ in found):
+        if not any(i == layer and column in columns for i, columns, _ in gradients):
             self.refresh(layer, dropped)
         return loss

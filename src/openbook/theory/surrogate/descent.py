@@ -17,8 +17,8 @@ from openbook.base.errors import InputError
 from openbook.task import Codebook, translate_batch
 from openbook.task.translate import Chars
 from openbook.theory.surrogate.factored import Indices
-from openbook.theory.surrogate.model import Floats, recovered
-from openbook.theory.surrogate.trajectory import Trajectory, check_coverable, check_weights
+from openbook.theory.surrogate.model import Floats, check_shape, recovered
+from openbook.theory.surrogate.trajectory import Trajectory, check_coverable
 
 CASES = ("a = a*, b ≠ b*", "a ≠ a*, b = b*", "a ≠ a*, b ≠ b*")
 
@@ -63,14 +63,14 @@ class TwoLayers:
         inverse = np.argsort(self.rules_ik[1])
         got_b, got_c = np.divmod(shifted_j[wrong], chars)
         due_b, due_c = np.divmod(inverse[self.label_j[wrong]], chars)
-        after = (wrong + 1) % second_j.size
-        second_a, first_a = np.zeros(chars), np.zeros(chars)
-        mine = self.first_j[wrong] == column
-        np.add.at(second_a, got_b[mine], 2.0)
-        np.add.at(second_a, due_b[mine & (due_c == got_c)], -2.0)
-        mine = self.first_j[after] == column
-        np.add.at(first_a, got_c[mine], 2.0)
-        np.add.at(first_a, due_c[mine & (due_b == got_b)], -2.0)
+        first_a, second_a = np.zeros((2, chars))
+        for gradient_a, position, got, due, other_is_right in (
+            (second_a, wrong, got_b, due_b, due_c == got_c),
+            (first_a, (wrong + 1) % second_j.size, got_c, due_c, due_b == got_b),
+        ):
+            looks_up = self.first_j[position] == column
+            np.add.at(gradient_a, got[looks_up], 2.0)
+            np.add.at(gradient_a, due[looks_up & other_is_right], -2.0)
         return (first_a[:, None] + second_a[None, :]).reshape(-1)
 
     def counts(self, column: int) -> tuple[int, int]:
@@ -100,10 +100,8 @@ def closed_form(chars: int, image: int, target: int, alpha: int, beta: int) -> F
 
 def case_of(chars: int, image: int, target: int) -> str | None:
     """Which of the lemma's three cases this is; None when the rule is already right."""
-    same_first, same_second = image // chars == target // chars, image % chars == target % chars
-    if same_first and same_second:
-        return None
-    return CASES[0] if same_first else CASES[1] if same_second else CASES[2]
+    same = image // chars == target // chars, image % chars == target % chars
+    return {(True, False): CASES[0], (False, True): CASES[1], (False, False): CASES[2]}.get(same)
 
 
 def descend(
@@ -115,11 +113,13 @@ def descend(
     case came up are in `extra["lemma"]`.
     """
     if codebook.depth != 2:
-        raise InputError(f"surrogate gradient descent is defined for depth 2, not {codebook.depth}: use layerwise")
+        raise InputError(
+            f"surrogate gradient descent is defined for depth 2, not {codebook.depth}: use layerwise or full"
+        )
     check_coverable(codebook, string)
-    check_weights(W_ixk, codebook)
+    check_shape("the array of weights", W_ixk.shape, codebook.matrices().shape)
     if np.abs(W_ixk).max() > 0.5:
-        raise InputError(f"an initial weight is {np.abs(W_ixk).max():.3g}: the algorithm needs weights within 1/2")
+        raise InputError(f"an initial weight is {np.abs(W_ixk).max():.3g}: give weights within 1/2")
     W_ixk = W_ixk.copy()
     view = TwoLayers.of(codebook, string)
     size = codebook.chars**2

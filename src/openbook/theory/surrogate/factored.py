@@ -22,7 +22,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from openbook.theory.surrogate.model import SHARPNESS, Floats
+from openbook.task import Translation
+from openbook.theory.surrogate.model import SHARPNESS, Floats, softmax
 
 Indices = NDArray[np.int64]
 SMALLEST = 1e-30  # a label's probability never counts as less: its logarithm stays finite
@@ -36,6 +37,13 @@ def marginals(P_xk: Floats) -> Floats:
     M_ku[..., :chars] = P_aak.sum(-2).swapaxes(-1, -2)
     M_ku[..., chars:] = P_aak.sum(-3).swapaxes(-1, -2)
     return M_ku
+
+
+def input_and_labels(translation: Translation) -> tuple[Indices, Indices]:
+    """The bigrams of inputs and of outputs, [s, j] each."""
+    ends = (translation.inputs.astype(np.int64), translation.outputs.astype(np.int64))
+    start_sj, label_sj = (string[:, 0::2] * translation.chars + string[:, 1::2] for string in ends)
+    return start_sj, label_sj
 
 
 def one_hot_marginals(index_sj: Indices, chars: int) -> Floats:
@@ -126,3 +134,18 @@ def backward(run: Pass, P_ixk: Floats, M_iku: Floats, label_sj: Indices, layers:
         if i - 1 <= min(layers):
             break
     return wanted
+
+
+def string_gradients(P_ixk: Floats, translation: Translation, layers: Sequence[int]) -> dict[int, Floats]:
+    """dL/dP_i of the mean loss of each string of a translation, for the layers asked for: [s, x, k] each."""
+    start_sj, label_sj = input_and_labels(translation)
+    M_iku, U_suj = marginals(P_ixk), one_hot_marginals(start_sj, translation.chars).astype(P_ixk.dtype)
+    return backward(forward(P_ixk, M_iku, U_suj, label_sj), P_ixk, M_iku, label_sj, layers)
+
+
+def clipped_step(W_isxk: Floats, C_isxk: Floats | float, translation: Translation, rate: float | Floats) -> Floats:
+    """W <- clip(W - rate · dL/dW, 0, 1) in all layers, where each string has its own weights: [i, s, x, k]."""
+    P_isxk = softmax(C_isxk + W_isxk)
+    G_isxk = string_gradients(P_isxk, translation, range(len(P_isxk)))
+    steps_isxk = [rate * weight_gradient(P_sxk, G_isxk[i]) for i, P_sxk in enumerate(P_isxk)]
+    return np.clip(W_isxk - np.stack(steps_isxk), 0, 1)

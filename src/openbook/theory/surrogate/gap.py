@@ -15,6 +15,7 @@ that the budget ends are censored: they enter medians and fits as "more than the
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,9 +29,9 @@ from openbook.task import Codebook, random_inputs, translate_batch
 from openbook.task.alphabet import check_size
 from openbook.task.phrasebook import Table, sample_tables
 from openbook.theory.surrogate.censored import growth, is_identified, median_interval
-from openbook.theory.surrogate.factored import backward, forward, marginals, one_hot_marginals, weight_gradient
-from openbook.theory.surrogate.learn import SWEEPS, Plan, learn
-from openbook.theory.surrogate.model import Floats, softmax
+from openbook.theory.surrogate.factored import clipped_step
+from openbook.theory.surrogate.learn import SWEEPS, Algorithm, LearnerConfig, learn
+from openbook.theory.surrogate.model import Floats
 
 VANILLA_PAIRS = 16  # bigrams of the fresh string of each step: short strings serve vanilla descent best
 VANILLA_RATES = (0.01, 0.03, 0.1, 0.3, 1.0)
@@ -40,8 +41,8 @@ TICK = 1.05  # exams are held when the characters seen have grown by this factor
 
 
 @dataclass(frozen=True)
-class GapStudy:
-    """The grid: each alphabet size with every depth up to `depth` (and up to twice that with context)."""
+class GapGrid:
+    """What to measure: each alphabet size with every depth up to `depth` (and up to twice that with context)."""
 
     chars: Sequence[int] = (2, 3, 4)
     depth: int = 5
@@ -51,18 +52,18 @@ class GapStudy:
 
     def check(self) -> None:
         if not self.chars:
-            raise InputError("no alphabet size: give at least one")
+            raise InputError("no alphabet size is given: give at least one")
         for chars in self.chars:
             check_size(self.depth, chars)
         if len(set(self.chars)) < len(self.chars):
-            raise InputError(f"alphabet sizes {list(self.chars)}: name each once")
+            raise InputError(f"an alphabet size occurs twice in {list(self.chars)}: name each once")
         if self.seeds < 6:
-            raise InputError(f"{self.seeds} seeds: a 95 % interval for a median needs 6 or more")
+            raise InputError(f"{self.seeds} seeds are too few for a 95 % interval of a median: use 6 or more")
         if self.budget < 100 * VANILLA_PAIRS:
-            raise InputError(f"a budget of {self.budget} characters: use {100 * VANILLA_PAIRS} or more")
+            raise InputError(f"a budget of {self.budget} characters is too small: use {100 * VANILLA_PAIRS} or more")
 
     def total(self) -> int:
-        """Points of the grid: two arms to twice the depth, one to the depth."""
+        """How often `measure` advances: for two arms to twice the depth, for one to the depth."""
         return len(self.chars) * 5 * self.depth
 
 
@@ -91,40 +92,31 @@ def vanilla(
     due = length
     for step in range(budget // length):
         fresh = random_inputs(chars, seeds, (length, length), seed, step * seeds, f"gap {depth}")[0]
-        run = translate_batch(tables_sik[live_s], fresh[codebook_s[live_s]], chars=chars)
-        start_sj, label_sj = (
-            ends[:, 0::2].astype(np.int64) * chars + ends[:, 1::2] for ends in (run.inputs, run.outputs)
-        )
-        P_isxk = softmax(W_isxk)
-        M_isku = marginals(P_isxk)
-        passed = forward(P_isxk, M_isku, one_hot_marginals(start_sj, chars), label_sj)
-        G = backward(passed, P_isxk, M_isku, label_sj, range(depth))
-        for i in range(depth):
-            W_isxk[i] = np.clip(W_isxk[i] - rate_s[live_s] * weight_gradient(P_isxk[i], G[i]), 0, 1)
+        translation = translate_batch(tables_sik[live_s], fresh[codebook_s[live_s]], chars=chars)
+        W_isxk = clipped_step(W_isxk, 0.0, translation, rate_s[live_s])
         seen = (step + 1) * length
         if seen >= due:
             due = max(seen + length, int(seen * TICK))
             unseen = random_inputs(chars, seeds, (EXAM, EXAM), seed, step * seeds, f"gap exam {depth}")[0]
-            able_s = exam(W_isxk, tables_sik[live_s], unseen[codebook_s[live_s]], chars)
-            needed_s[live_s[able_s]] = seen
-            live_s, W_isxk = live_s[~able_s], W_isxk[:, ~able_s]
+            passed_s = exam(W_isxk, tables_sik[live_s], unseen[codebook_s[live_s]], chars)
+            needed_s[live_s[passed_s]] = seen
+            live_s, W_isxk = live_s[~passed_s], W_isxk[:, ~passed_s]
             if live_s.size == 0:
                 break
     return needed_s.reshape(len(rates), seeds)
 
 
-def with_context(algorithm: str, depth: int, chars: int, seeds: int, seed: int) -> NDArray[np.float64]:
+def with_context(arm: str, depth: int, chars: int, seeds: int, seed: int) -> NDArray[np.float64]:
     """Characters until a context-enhanced learner has recovered each codebook: [codebook]."""
-    needed = np.full(seeds, np.inf)
-    for index in range(seeds):
-        plan = Plan("full" if algorithm == "enhanced" else "search", seed=seed + index)
-        run = learn(plan, Codebook.sample(depth, chars, seed, index))
-        if run.complete:
-            needed[index] = run.characters
-    return needed
+    algorithm: Algorithm = "full" if arm == "enhanced" else "search"
+    results = [
+        learn(LearnerConfig(algorithm, seed=seed + index), Codebook.sample(depth, chars, seed, index))
+        for index in range(seeds)
+    ]
+    return np.array([result.characters if result.complete else np.inf for result in results])
 
 
-def _point(arm: str, depth: int, chars: int, needed: NDArray[np.float64], limit: float, **extra: Any) -> dict[str, Any]:
+def _row(arm: str, depth: int, chars: int, needed: NDArray[np.float64], limit: float, **extra: Any) -> dict[str, Any]:
     median, low, high = median_interval(needed)
     return {
         "arm": arm,
@@ -141,28 +133,27 @@ def _point(arm: str, depth: int, chars: int, needed: NDArray[np.float64], limit:
     }
 
 
-def measure(study: GapStudy, advance: Callable[..., object] = lambda *_: None) -> list[dict[str, Any]]:
-    """One row for each arm, alphabet size and depth. Vanilla stops at the first depth where no run succeeds."""
-    study.check()
+def measure(grid: GapGrid, advance: Callable[..., object] = lambda *_: None) -> list[dict[str, Any]]:
+    """A row for each arm, alphabet size and depth. Vanilla stops at the first depth where no run succeeds."""
+    grid.check()
     rows = []
-    for chars in study.chars:
+    for chars in grid.chars:
         hopeless = False
-        for depth in range(1, 2 * study.depth + 1):
+        for depth in range(1, 2 * grid.depth + 1):
             for arm in ("enhanced", "search"):
-                needed = with_context(arm, depth, chars, study.seeds, study.seed)
+                needed = with_context(arm, depth, chars, grid.seeds, grid.seed)
                 limit = SWEEPS * depth * chars**2 * 20 * chars**2 if arm == "enhanced" else np.inf
-                rows.append(_point(arm, depth, chars, needed, float(limit)))
+                rows.append(_row(arm, depth, chars, needed, float(limit)))
                 advance(1, f"n = {chars}, d = {depth}: {arm}")
-            if depth <= study.depth:
-                if not hopeless:
-                    by_rate = vanilla(depth, chars, study.seeds, study.budget, study.seed)
-                    best = min(
-                        range(len(by_rate)), key=lambda r: (np.median(by_rate[r]), -np.isfinite(by_rate[r]).sum())
-                    )
-                    row = _point("vanilla", depth, chars, by_rate[best], study.budget, rate=VANILLA_RATES[best])
-                    rows.append(row)
-                    hopeless = row["recovered"] == 0
-                advance(1, f"n = {chars}, d = {depth}: vanilla")
+            if depth > grid.depth:
+                continue
+            if not hopeless:
+                by_rate = vanilla(depth, chars, grid.seeds, grid.budget, grid.seed)
+                order = [(np.median(needed), -np.isfinite(needed).sum()) for needed in by_rate]
+                best = min(range(len(order)), key=order.__getitem__)
+                rows.append(_row("vanilla", depth, chars, by_rate[best], grid.budget, rate=VANILLA_RATES[best]))
+                hopeless = rows[-1]["recovered"] == 0
+            advance(1, f"n = {chars}, d = {depth}: vanilla")
     return rows
 
 
@@ -173,31 +164,28 @@ def fits(rows: list[dict[str, Any]], shallowest: int = 2) -> list[dict[str, Any]
     the growth per level and b / log n the constant c of n^(c·d). For the arms with context the power p of d in
     characters ∝ d^p is fitted as well. Where runs ended at one depth only there is nothing to fit.
     """
-    found = []
-    for chars in sorted({row["chars"] for row in rows}):
-        for arm in ("vanilla", "enhanced", "search"):
-            mine = [row for row in rows if row["chars"] == chars and row["arm"] == arm and row["depth"] >= shallowest]
-            if len(mine) < 2:
-                continue
-            depth = np.concatenate([np.full(row["runs"], row["depth"]) for row in mine])
-            limit = np.concatenate([np.full(row["runs"], row["censored_at"]) for row in mine])
-            needed = np.concatenate([row["characters"] for row in mine])
-            if not is_identified(depth, needed):
-                continue
-            slope, low, high = growth(depth, needed, limit)
-            power = growth(np.log(depth), needed, limit)
-            found.append(
-                {
-                    "arm": arm,
-                    "chars": chars,
-                    "depths": [int(depth.min()), int(depth.max())],
-                    "growth": float(np.exp(slope)),
-                    "low": float(np.exp(low)),
-                    "high": float(np.exp(high)),
-                    "exponent_of_n": float(slope / np.log(chars)),
-                    "power_of_d": power[0],
-                    "power_low": power[1],
-                    "power_high": power[2],
-                }
-            )
-    return found
+    fitted = []
+    for chars, arm in itertools.product(sorted({row["chars"] for row in rows}), ("vanilla", "enhanced", "search")):
+        points = [row for row in rows if (row["chars"], row["arm"]) == (chars, arm) and row["depth"] >= shallowest]
+        runs = [row["runs"] for row in points]
+        depth, limit = (np.repeat([row[key] for row in points], runs) for key in ("depth", "censored_at"))
+        needed = np.array([value for row in points for value in row["characters"]])
+        if len(points) < 2 or not is_identified(depth, needed):
+            continue
+        slope, low, high = growth(depth, needed, limit)
+        power, power_low, power_high = growth(np.log(depth), needed, limit)
+        fitted.append(
+            {
+                "arm": arm,
+                "chars": chars,
+                "depths": [int(depth.min()), int(depth.max())],
+                "growth": float(np.exp(slope)),
+                "low": float(np.exp(low)),
+                "high": float(np.exp(high)),
+                "exponent_of_n": float(slope / np.log(chars)),
+                "power_of_d": power,
+                "power_low": power_low,
+                "power_high": power_high,
+            }
+        )
+    return fitted

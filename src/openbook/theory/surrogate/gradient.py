@@ -17,6 +17,7 @@ are taken between masks.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,7 +28,7 @@ from openbook.base.errors import InputError
 from openbook.base.intervals import clustered
 from openbook.base.randomness import generator
 from openbook.task import Codebook, random_inputs, translate_batch
-from openbook.theory.surrogate.factored import Indices, backward, forward, marginals, one_hot_marginals, weight_gradient
+from openbook.theory.surrogate.factored import Indices, string_gradients, weight_gradient
 from openbook.theory.surrogate.model import Floats, Mask, context, softmax
 
 CHUNK = 4  # strings computed together: their arrays stay in the cache
@@ -39,8 +40,8 @@ DEEPER_RATES = RATES[:11]
 
 
 @dataclass(frozen=True)
-class Point:
-    """One mask rate on the first `books` phrasebooks, with the batch sizes that share its strings."""
+class DropSetting:
+    """One drop rate on the first `books` phrasebooks, with the batch sizes that share its strings."""
 
     panel: str  # "batch" or "phrasebooks"
     rate: float
@@ -49,7 +50,7 @@ class Point:
 
 
 @dataclass(frozen=True)
-class Study:
+class GradientGrid:
     """What to measure. The defaults are the paper's figure."""
 
     depth: int = 10
@@ -65,39 +66,38 @@ class Study:
     def check(self) -> None:
         for rate in (*self.rates, *self.deeper_rates):
             if not 0 < rate <= 1:
-                raise InputError(f"a drop rate is {rate}: rates are above 0 and at most 1")
+                raise InputError(f"a drop rate is {rate}: give rates above 0 and at most 1")
             if rate * self.chars**2 < LEAST_DROPPED:
                 raise InputError(
-                    f"a drop rate of {rate:g} drops next to none of {self.chars**2} rules: use a larger one"
+                    f"a drop rate of {rate:g} drops next to none of {self.chars**2} rules: give a larger one"
                 )
         for books in self.books:
             if not 1 <= books <= self.depth:
                 raise InputError(f"rules dropped from {books} phrasebooks, but there are {self.depth}: use 1 to depth")
-        if min(self.batches, default=0) < 1:
-            raise InputError(f"batch sizes {list(self.batches)}: give at least one, each 1 or more")
+        if self.rates and min(self.batches, default=0) < 1:
+            raise InputError(f"the batch sizes are {list(self.batches)}: give at least one, each 1 or more")
         if self.masks < 2:
-            raise InputError(f"{self.masks} masks: intervals are taken between masks, use 2 or more")
+            raise InputError(f"{self.masks} masks are too few for an interval between masks: use 2 or more")
         if self.pairs < 1:
-            raise InputError(f"strings of {self.pairs} bigrams: use 1 or more")
+            raise InputError(f"strings of {self.pairs} bigrams are too short: use 1 or more")
 
-    def points(self) -> list[Point]:
-        by_batch = [Point("batch", rate, 1, tuple(self.batches)) for rate in self.rates]
-        across = [
-            Point("phrasebooks", rate, books, (ACROSS_BATCH,)) for books in self.books for rate in self.deeper_rates
-        ]
-        return by_batch + across
+    def settings(self) -> list[DropSetting]:
+        """The points of both panels."""
+        by_batch = [DropSetting("batch", rate, 1, tuple(self.batches)) for rate in self.rates]
+        across = itertools.product(self.books, self.deeper_rates)
+        return by_batch + [DropSetting("phrasebooks", rate, books, (ACROSS_BATCH,)) for books, rate in across]
 
-    def pool(self, point: Point, mask: int) -> int:
+    def pool(self, setting: DropSetting, mask: int) -> int:
         """Strings computed for one mask: the largest batch for a quarter of the masks, a tenth of it for the rest.
 
         Small batches vary more from mask to mask than large ones, and would gain nothing from the whole pool.
         """
-        largest = max(point.batches)
-        return largest if mask < max(2, self.masks // 4) else max(-(-largest // 10), min(point.batches), 1)
+        largest = max(setting.batches)
+        return largest if mask < max(2, self.masks // 4) else max(-(-largest // 10), min(setting.batches), 1)
 
     def total(self) -> int:
-        """Strings in all."""
-        return sum(self.pool(point, mask) for point in self.points() for mask in range(self.masks))
+        """Number of strings that are computed."""
+        return sum(self.pool(setting, mask) for setting in self.settings() for mask in range(self.masks))
 
 
 def draw_mask(codebook: Codebook, rate: float, books: int, seed: int, index: int) -> Mask:
@@ -113,14 +113,9 @@ def column_gradients(
     codebook: Codebook, mask_ik: Mask, strings: np.ndarray, dtype: type = np.float32
 ) -> tuple[Floats, Indices]:
     """The gradient in W_1 of each string's mean loss, at the dropped columns: [s, x, q]; and their images [q]."""
-    chars = codebook.chars
-    run = translate_batch(codebook, strings)
-    start_sj, label_sj = (ends[:, 0::2].astype(np.int64) * chars + ends[:, 1::2] for ends in (run.inputs, run.outputs))
     P_ixk: Floats = softmax(context(codebook, mask_ik)).astype(dtype)
-    M_iku = marginals(P_ixk)
-    U_suj: Floats = one_hot_marginals(start_sj, chars).astype(dtype)
     dropped_q = np.flatnonzero(mask_ik[0])
-    G_sxk = backward(forward(P_ixk, M_iku, U_suj, label_sj), P_ixk, M_iku, label_sj, [0])[0]
+    G_sxk = string_gradients(P_ixk, translate_batch(codebook, strings), [0])[0]
     return weight_gradient(P_ixk[0][:, dropped_q], G_sxk[:, :, dropped_q]), codebook.tables[0, dropped_q].astype(int)
 
 
@@ -135,50 +130,47 @@ def predicted(g_bxq: Floats, image_q: Indices) -> tuple[Mask, Mask]:
     return largest_bq, at_bq < others_bq
 
 
-def measure_mask(study: Study, point: Point, index: int) -> dict[int, tuple[float, float]]:
+def measure_mask(grid: GradientGrid, setting: DropSetting, index: int) -> dict[int, tuple[float, float]]:
     """Both accuracies for each batch size under one mask of one codebook."""
-    codebook = Codebook.sample(study.depth, study.chars, study.seed, index)
-    mask_ik = draw_mask(codebook, point.rate, point.books, study.seed, index)
-    pool = study.pool(point, index)
-    first = index * max(*study.batches, ACROSS_BATCH)  # strings of its own for every mask
+    codebook = Codebook.sample(grid.depth, grid.chars, grid.seed, index)
+    mask_ik = draw_mask(codebook, setting.rate, setting.books, grid.seed, index)
+    pool, length = grid.pool(setting, index), 2 * grid.pairs
+    first = index * max((*grid.batches, ACROSS_BATCH))  # strings of its own for every mask
     parts = []
     for start in range(0, pool, CHUNK):
         count = min(CHUNK, pool - start)
-        strings = random_inputs(
-            study.chars, count, (2 * study.pairs, 2 * study.pairs), study.seed, first + start, "gradient"
-        )[0]
+        strings = random_inputs(grid.chars, count, (length, length), grid.seed, first + start, "gradient")[0]
         g_sxq, image_q = column_gradients(codebook, mask_ik, strings)
         parts.append(g_sxq)
     g_sxq = np.concatenate(parts)
-    rates = {}
-    for batch in point.batches:
-        whole = pool // batch
-        if whole:
+    accuracies = {}
+    for batch in setting.batches:
+        if whole := pool // batch:
             g_bxq = g_sxq[: whole * batch].reshape(whole, batch, *g_sxq.shape[1:]).mean(1)
             paper, released = predicted(g_bxq, image_q)
-            rates[batch] = float(paper.mean()), float(released.mean())
-    return rates
+            accuracies[batch] = float(paper.mean()), float(released.mean())
+    return accuracies
 
 
-def measure(study: Study, advance: Callable[..., object] = lambda *_: None) -> list[dict[str, Any]]:
+def measure(grid: GradientGrid, advance: Callable[..., object] = lambda *_: None) -> list[dict[str, Any]]:
     """One row for each panel, rate, number of phrasebooks and batch size, with intervals between masks."""
-    study.check()
+    grid.check()
     rows = []
-    for point in study.points():
-        found: dict[int, list[tuple[float, float]]] = {batch: [] for batch in point.batches}
-        for index in range(study.masks):
-            for batch, pair in measure_mask(study, point, index).items():
-                found[batch].append(pair)
-            advance(study.pool(point, index), f"drop rate {point.rate:g}, {point.books} phrasebook(s)")
-        for batch, pairs in found.items():
+    for setting in grid.settings():
+        by_batch: dict[int, list[tuple[float, float]]] = {batch: [] for batch in setting.batches}
+        for index in range(grid.masks):
+            for batch, accuracies in measure_mask(grid, setting, index).items():
+                by_batch[batch].append(accuracies)
+            advance(grid.pool(setting, index), f"drop rate {setting.rate:g}, {setting.books} phrasebook(s)")
+        for batch, pairs in by_batch.items():
             row: dict[str, Any] = {
-                "panel": point.panel,
-                "rate": point.rate,
-                "phrasebooks": point.books,
+                "panel": setting.panel,
+                "rate": setting.rate,
+                "phrasebooks": setting.books,
                 "batch": batch,
                 "masks": len(pairs),
-                "tuples": batch * study.pairs,
-                "chance": 1 / study.chars**2,
+                "tuples": batch * grid.pairs,
+                "chance": 1 / grid.chars**2,
             }
             for name, values in zip(("paper", "released"), zip(*pairs, strict=True), strict=True):
                 row[name], row[f"{name}_low"], row[f"{name}_high"] = clustered(values)

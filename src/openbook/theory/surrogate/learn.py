@@ -26,38 +26,38 @@ from openbook.theory.surrogate.soft import RATE, control, enhanced, initial_weig
 from openbook.theory.surrogate.trajectory import Trajectory
 
 Algorithm = Literal["search", "descent", "layerwise", "full", "vanilla", "wrong"]
-Source = Literal["coverable", "random"]
+InputKind = Literal["coverable", "random"]
 SWEEPS = 20  # default budget: every rule is dropped this often (the paper's runs: 10)
 
 
 def default_pairs(algorithm: Algorithm, depth: int, chars: int, delta: float) -> int:
-    """Bigrams of the input: 2n² log(nd/δ) where the paper proves it, 10n² (its 1000 at n = 10) on the soft model."""
+    """Bigrams of the input: 2n² log(nd/δ) where the paper proves that this suffices, else its 10n² (1000 at n = 10)."""
     if algorithm in ("search", "descent"):
         return ceil(2 * chars**2 * log(chars * depth / delta))
     return 10 * chars**2
 
 
 @dataclass(frozen=True)
-class Plan:
-    """Everything that determines a run. None stands for the default of the algorithm."""
+class LearnerConfig:
+    """Everything that determines a run of a learner. None stands for the default of the algorithm."""
 
     algorithm: Algorithm
-    source: Source = "coverable"
+    input: InputKind = "coverable"
     pairs: int | None = None  # bigrams of the input
     delta: float = 0.05  # accepted chance that a random input is not coverable
-    steps: int | None = None  # budget
+    steps: int | None = None  # maximum number
     rate: float = RATE
     noise: float | None = None  # standard deviation of the initial weights
     seed: int = 0
 
     def check(self) -> None:
         if not 0 < self.delta < 1:
-            raise InputError(f"delta is {self.delta}: a probability between 0 and 1")
+            raise InputError(f"delta is {self.delta}: give a probability between 0 and 1")
         if self.pairs is not None and self.pairs < 1:
-            raise InputError(f"an input of {self.pairs} bigrams: use 1 or more")
+            raise InputError(f"an input of {self.pairs} bigrams is empty: give 1 or more")
 
     def budget(self, codebook: Codebook) -> int:
-        """Steps the run may take; search and descent take a fixed number."""
+        """Maximum number of steps; search and descent take a fixed number."""
         size = codebook.chars**2
         if self.algorithm == "search":
             return codebook.depth * size
@@ -68,25 +68,25 @@ class Plan:
     def string(self, codebook: Codebook) -> Chars:
         """The one input string of the run."""
         pairs = self.pairs or default_pairs(self.algorithm, codebook.depth, codebook.chars, self.delta)
-        if self.source == "random":
+        if self.input == "random":
             return random_inputs(codebook.chars, 1, (2 * pairs, 2 * pairs), self.seed, stream="surrogate")[0][0]
         return coverable_inputs(codebook, 1, 2 * pairs, self.seed)[0]
 
 
-def learn(plan: Plan, codebook: Codebook, advance: Callable[..., object] = lambda *_: None) -> Trajectory:
+def learn(config: LearnerConfig, codebook: Codebook, advance: Callable[..., object] = lambda *_: None) -> Trajectory:
     """Run one learner on one codebook."""
-    plan.check()
-    string = plan.string(codebook)
-    if plan.algorithm == "search":
+    config.check()
+    string = config.string(codebook)
+    if config.algorithm == "search":
         return search(codebook, string, advance)
-    if plan.algorithm == "descent":
+    if config.algorithm == "descent":
         shape = (codebook.depth, codebook.chars**2, codebook.chars**2)
-        W_ixk: Floats = generator(plan.seed, "surrogate weights").uniform(-0.5, 0.5, shape)
+        W_ixk: Floats = generator(config.seed, "surrogate weights").uniform(-0.5, 0.5, shape)
         return descend(codebook, string, W_ixk, advance)[0]
-    steps = plan.budget(codebook)
-    if plan.algorithm in ("layerwise", "full"):
-        W_ixk = initial_weights(codebook, plan.noise or 0.0, plan.seed)
-        return enhanced(codebook, string, W_ixk, steps, plan.algorithm == "full", plan.rate, advance)[0]
-    noise = 1 / codebook.chars if plan.noise is None else plan.noise
-    W_ixk = initial_weights(codebook, noise, plan.seed)
-    return control(codebook, string, W_ixk, steps, plan.algorithm, plan.seed, plan.rate, advance)[0]
+    steps = config.budget(codebook)
+    if config.algorithm in ("layerwise", "full"):
+        W_ixk = initial_weights(codebook, config.noise or 0.0, config.seed)
+        return enhanced(codebook, string, W_ixk, steps, config.algorithm == "full", config.rate, advance)[0]
+    noise = 1 / codebook.chars if config.noise is None else config.noise
+    W_ixk = initial_weights(codebook, noise, config.seed)
+    return control(codebook, string, W_ixk, steps, config.algorithm, config.seed, config.rate, advance)[0]

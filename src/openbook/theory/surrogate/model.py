@@ -28,13 +28,19 @@ Mask = NDArray[np.bool_]
 SHARPNESS = 25.0  # one over the softmax temperature (appendix "Approximated Latent Model for GD")
 
 
+def check_shape(name: str, shape: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    """Refuse an array of another shape than is expected."""
+    if shape != expected:
+        raise InputError(f"{name} has shape {shape}: give it the shape {expected}")
+
+
 def matricize(strings: ArrayLike, chars: int) -> Floats:
     """One-hot columns of a batch of strings: [batch, length] -> V_bxj [batch, n², length / 2]."""
     strings_bl = np.atleast_2d(np.asarray(strings, dtype=np.int64))
     if strings_bl.shape[1] == 0 or strings_bl.shape[1] % 2:
-        raise InputError(f"strings have {strings_bl.shape[1]} characters: bigrams need an even, positive length")
+        raise InputError(f"strings have {strings_bl.shape[1]} characters: give an even number, 2 or more")
     if strings_bl.min(initial=0) < 0 or strings_bl.max(initial=0) >= chars:
-        raise InputError(f"a string has a character outside the alphabet 0..{chars - 1}")
+        raise InputError(f"a string has a character outside the alphabet: give numbers from 0 to {chars - 1}")
     index_bj = strings_bl[:, 0::2] * chars + strings_bl[:, 1::2]
     return (index_bj[:, None, :] == np.arange(chars**2)[:, None]).astype(np.float64)
 
@@ -78,8 +84,7 @@ def context(codebook: Codebook, dropped: ArrayLike | None = None) -> Floats:
     C_ixk = codebook.matrices().astype(np.float64)
     if dropped is not None:
         mask_ik = np.asarray(dropped, dtype=bool)
-        if mask_ik.shape != codebook.tables.shape:
-            raise InputError(f"the mask of dropped rules has shape {mask_ik.shape}, not {codebook.tables.shape}")
+        check_shape("the mask of dropped rules", mask_ik.shape, codebook.tables.shape)
         C_ixk = C_ixk * ~mask_ik[:, None, :]
     return C_ixk
 
@@ -88,7 +93,8 @@ def one_dropped(codebook: Codebook, layer: int, column: int) -> Mask:
     """The mask of Algorithms 2 to 5: exactly one rule of one layer is out of the context."""
     if not 0 <= layer < codebook.depth or not 0 <= column < codebook.chars**2:
         raise InputError(
-            f"no rule {column} in layer {layer}: layers are 0..{codebook.depth - 1}, rules 0..{codebook.chars**2 - 1}"
+            f"there is no rule {column} in layer {layer}: give a layer from 0 to {codebook.depth - 1} "
+            f"and a rule from 0 to {codebook.chars**2 - 1}"
         )
     mask = np.zeros(codebook.tables.shape, dtype=bool)
     mask[layer, column] = True
@@ -107,8 +113,7 @@ class Surrogate:
 
     def effective(self, C_ixk: Floats, hard: bool = True) -> Floats:
         """The effective translation matrices P_i = max(C_i + W_i)."""
-        if C_ixk.shape != self.W_ixk.shape:
-            raise InputError(f"the context has shape {C_ixk.shape} and the weights {self.W_ixk.shape}")
+        check_shape("the context", C_ixk.shape, self.W_ixk.shape)
         return hardmax(C_ixk + self.W_ixk) if hard else softmax(C_ixk + self.W_ixk)
 
     def states(self, C_ixk: Floats, V_bxj: Floats, hard: bool = True) -> list[Floats]:
@@ -130,7 +135,9 @@ class Surrogate:
         depth, size, _ = self.W_ixk.shape
         cut = depth * size
         if X_bxm.ndim != 3 or X_bxm.shape[1] != size or X_bxm.shape[2] <= cut:
-            raise InputError(f"the augmented input is [batch, {size}, {cut} + L/2], not {X_bxm.shape}")
+            raise InputError(
+                f"the augmented input has shape {X_bxm.shape}: give it the shape [batch, {size}, {cut} + L/2]"
+            )
         largest = hardmax if hard else softmax
         for i in range(depth):
             C_bxk = X_bxm[:, :, i * size : (i + 1) * size]

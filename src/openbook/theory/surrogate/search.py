@@ -51,15 +51,15 @@ def search(codebook: Codebook, string: Chars, advance: Callable[[], object] = la
     label_j = np.take_along_axis(rules_ik, bigram_ij, axis=1)[-1]
     depth, size = rules_ik.shape
     result = Trajectory("search", depth, codebook.chars, len(string))
-    found_ik = np.full((depth, size), -1)
+    chosen_ik = np.full((depth, size), -1)
     for layer in range(depth):
         for column in range(size):
             accepted = np.flatnonzero(matches(rules_ik, bigram_ij, label_j, layer, column))
             result.forward_passes += int(accepted[0]) + 1 if accepted.size else size
-            found_ik[layer, column] = accepted[0] if accepted.size else size - 1
+            chosen_ik[layer, column] = accepted[0] if accepted.size else size - 1
             result.steps += 1
             if (column + 1) % codebook.chars == 0:
-                result.record(found_ik == rules_ik)
+                result.record(chosen_ik == rules_ik)
             advance()
     result.extra = {"bound": size**2 * depth, "share_of_bound": result.forward_passes / (size**2 * depth)}
     return result

@@ -19,10 +19,10 @@ from openbook.base.errors import InputError
 from openbook.base.randomness import generator
 from openbook.task import Codebook, translate_batch
 from openbook.task.translate import Chars
-from openbook.theory.surrogate.cone import Trainer
-from openbook.theory.surrogate.factored import backward, forward, marginals, one_hot_marginals, weight_gradient
-from openbook.theory.surrogate.model import Floats, context, one_dropped, recovered, softmax
-from openbook.theory.surrogate.trajectory import Trajectory, check_coverable, check_weights
+from openbook.theory.surrogate.cone import ConeDescent
+from openbook.theory.surrogate.factored import clipped_step
+from openbook.theory.surrogate.model import Floats, check_shape, context, one_dropped, recovered
+from openbook.theory.surrogate.trajectory import Trajectory, check_coverable
 
 RATE = 100.0  # η of the appendix on empirical evidence
 CONTROLS = ("vanilla", "wrong")
@@ -33,16 +33,16 @@ Advance = Callable[..., object]
 def initial_weights(codebook: Codebook, noise: float, seed: int) -> Floats:
     """W_i ~ N(0, noise²) entry by entry; noise 0 is the paper's zero initialisation, 1/n the released code's."""
     if not (noise >= 0 and isfinite(noise)):
-        raise InputError(f"noise is {noise}: a standard deviation is 0 or more")
+        raise InputError(f"the noise is {noise}: give a standard deviation of 0 or more")
     shape = (codebook.depth, codebook.chars**2, codebook.chars**2)
     return noise * generator(seed, "surrogate weights").standard_normal(shape)
 
 
 def check_budget(steps: int, rate: float) -> None:
     if steps < 1:
-        raise InputError(f"a budget of {steps} steps: use 1 or more")
+        raise InputError(f"the budget is {steps} steps: give 1 or more")
     if not (rate > 0 and isfinite(rate)):
-        raise InputError(f"the learning rate is {rate}: use a positive number")
+        raise InputError(f"the learning rate is {rate}: give a positive number")
 
 
 def mask_at(step: int, depth: int, size: int) -> tuple[int, int]:
@@ -61,24 +61,22 @@ def enhanced(
 ) -> tuple[Trajectory, Floats]:
     """Context-enhanced descent until every rule is held, or for `steps` steps; the trajectory and the weights."""
     check_budget(steps, rate)
-    check_weights(W_ixk, codebook)
+    check_shape("the array of weights", W_ixk.shape, codebook.matrices().shape)
     check_coverable(codebook, string)
-    trainer = Trainer(codebook, string, np.clip(W_ixk, 0, 1))  # what the first update's clipping would do
-    size = codebook.chars**2
-    result = Trajectory("full" if full else "layerwise", codebook.depth, codebook.chars, len(string))
-    result.record(trainer.held_ik)
+    cone = ConeDescent(codebook, string, np.clip(W_ixk, 0, 1))  # what the first update's clipping would do
+    depth, size = codebook.tables.shape
+    result = Trajectory("full" if full else "layerwise", depth, codebook.chars, len(string))
+    result.record(cone.held_ik)
     for step in range(steps):
-        layer, column = mask_at(step, codebook.depth, size)
-        trainer.step(layer, column, rate, full)
-        result.steps = result.forward_passes = step + 1
-        done = bool(trainer.held_ik.all())
-        if done or (step + 1) % codebook.chars == 0 or step + 1 == steps:
-            result.record(trainer.held_ik)
+        cone.step(*mask_at(step, depth, size), rate, full)
+        done = bool(cone.held_ik.all())
+        if _is_recorded(result, step, steps) or done:
+            result.record(cone.held_ik)
         advance(1)
         if done:
             break
-    result.extra = {"exact_steps": trainer.fallbacks, "stopped": "recovered" if result.complete else "budget"}
-    return result, trainer.W_ixk
+    result.extra = {"exact_steps": cone.exact_steps, "stopped": "recovered" if result.complete else "budget"}
+    return result, cone.W_ixk
 
 
 def control(
@@ -97,33 +95,30 @@ def control(
     Starting weights should not all be equal: at W = 0 and C = 0 every gradient but the last layer's vanishes.
     """
     if kind not in CONTROLS:
-        raise InputError(f"no control '{kind}': there are {' and '.join(CONTROLS)}")
+        raise InputError(f"there is no control '{kind}': use {' or '.join(CONTROLS)}")
     check_budget(steps, rate)
-    check_weights(W_ixk, codebook)
+    check_shape("the array of weights", W_ixk.shape, codebook.matrices().shape)
     depth, size = codebook.tables.shape
-    other = Codebook.sample(depth, codebook.chars, seed, index=2**40)  # far from any codebook a run is about
-    run = translate_batch(codebook, np.asarray(string)[None])
-    label_sj = run.outputs[:, 0::2].astype(np.int64) * codebook.chars + run.outputs[:, 1::2]
-    start_sj = run.inputs[:, 0::2].astype(np.int64) * codebook.chars + run.inputs[:, 1::2]
-    U_sju = one_hot_marginals(start_sj, codebook.chars)
-    W_ixk = np.clip(W_ixk, 0, 1)
-    C_ixk = np.zeros_like(W_ixk)
+    other = Codebook.sample(depth, codebook.chars, seed, index=2**40)  # no run learns a codebook of this index
+    translation = translate_batch(codebook, np.asarray(string)[None])
+    W_isxk = np.clip(W_ixk, 0, 1)[:, None]
+    C_isxk: Floats | float = 0.0
     result = Trajectory(kind, depth, codebook.chars, len(string))
-    result.record(recovered(W_ixk, codebook))
-    layers = range(depth)
+    result.record(recovered(W_isxk[:, 0], codebook))
     for step in range(steps):
         if kind == "wrong":
-            C_ixk = context(other, one_dropped(other, *mask_at(step, depth, size)))
-        P_ixk = softmax(C_ixk + W_ixk)
-        M_iku = marginals(P_ixk)
-        G = backward(forward(P_ixk, M_iku, U_sju, label_sj), P_ixk, M_iku, label_sj, layers)
-        for i in layers:
-            W_ixk[i] = np.clip(W_ixk[i] - rate * weight_gradient(P_ixk[i], G[i][0]), 0, 1)
-        result.steps = result.forward_passes = step + 1
-        if (step + 1) % codebook.chars == 0 or step + 1 == steps:
-            result.record(recovered(W_ixk, codebook))
+            C_isxk = context(other, one_dropped(other, *mask_at(step, depth, size)))[:, None]
+        W_isxk = clipped_step(W_isxk, C_isxk, translation, rate)
+        if _is_recorded(result, step, steps):
+            result.record(recovered(W_isxk[:, 0], codebook))
         advance(1)
         if result.complete:
             break
     result.extra = {"stopped": "recovered" if result.complete else "budget", "chance": 1 / size}
-    return result, W_ixk
+    return result, W_isxk[:, 0]
+
+
+def _is_recorded(result: Trajectory, step: int, steps: int) -> bool:
+    """Count a step; whether the curve gets a point after it: every n steps and at the end of the budget."""
+    result.steps = result.forward_passes = step + 1
+    return result.steps % result.chars == 0 or result.steps == steps

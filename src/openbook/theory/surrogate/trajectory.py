@@ -1,4 +1,4 @@
-"""What a learner returns: how much of the codebook its weights hold, against steps and characters seen."""
+"""The result of a learner: how much of the codebook its weights hold, against steps and characters seen."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from openbook.base.errors import InputError
 from openbook.task import Codebook
 from openbook.task.inputs import missing_rules
 from openbook.task.translate import Chars
-from openbook.theory.surrogate.model import Floats, Mask
+from openbook.theory.surrogate.model import Mask
 
 
 @dataclass
@@ -42,23 +42,16 @@ class Trajectory:
 
     @property
     def complete(self) -> bool:
-        """Every rule of every layer is in the weights. False marks a run that its budget ended early."""
+        """Whether every rule of every layer is in the weights; False means that the budget ended the run early."""
         return min(self.recovered_by_layer) == 1.0
 
     def record(self, held_ik: Mask) -> None:
-        """Add a point to the curve from the mask of rules held."""
+        """Add a point to the curve from the mask of rules held; a point of the same pass is replaced."""
         self.recovered_by_layer = held_ik.mean(1).tolist()
-        point = {
-            "step": self.steps,
-            "forward_passes": self.forward_passes,
-            "characters": self.characters,
-            "recovered": self.recovered,
-            "by_layer": self.recovered_by_layer,
-        }
         if self.curve and self.curve[-1]["forward_passes"] == self.forward_passes:
-            self.curve[-1] = point
-        else:
-            self.curve.append(point)
+            del self.curve[-1]
+        counts = {"step": self.steps, "forward_passes": self.forward_passes, "characters": self.characters}
+        self.curve.append({**counts, "recovered": self.recovered, "by_layer": self.recovered_by_layer})
 
     def full_at(self) -> list[int | None]:
         """For each layer, the step of the first recorded point from which it is fully recovered to the end."""
@@ -68,25 +61,14 @@ class Trajectory:
         return [steps[at] if at < len(steps) else None for at in first]
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "algorithm": self.algorithm,
-            "depth": self.depth,
-            "chars": self.chars,
-            "length": self.length,
-            "recovered": self.recovered,
-            "recovered_by_layer": self.recovered_by_layer,
-            "complete": self.complete,
-            "full_at": self.full_at(),
-            "steps": self.steps,
-            "forward_passes": self.forward_passes,
-            "characters": self.characters,
-            **self.extra,
-            "curve": self.curve,
-        }
+        names = ("algorithm", "depth", "chars", "length", "recovered", "recovered_by_layer", "complete")
+        counts = {name: getattr(self, name) for name in ("steps", "forward_passes", "characters")}
+        shown = {name: getattr(self, name) for name in names}
+        return {**shown, "full_at": self.full_at(), **counts, **self.extra, "curve": self.curve}
 
 
 def check_coverable(codebook: Codebook, string: Chars) -> None:
-    """Refuse an input whose translation leaves rules unused: nothing can be learned about them from it."""
+    """Refuse an input whose translation leaves rules unused, since nothing about them can be learned from it."""
     missing = missing_rules(codebook, string)
     if missing.size:
         n = codebook.chars
@@ -96,10 +78,3 @@ def check_coverable(codebook: Codebook, string: Chars) -> None:
             f"the input of {len(string)} characters is not coverable, its translation never uses the rules for "
             f"{named}{more}: use a longer input, another seed, or --input coverable"
         )
-
-
-def check_weights(W_ixk: Floats, codebook: Codebook) -> None:
-    """Refuse weights of another shape than the codebook's."""
-    expected = (codebook.depth, codebook.chars**2, codebook.chars**2)
-    if W_ixk.shape != expected:
-        raise InputError(f"the weights have shape {W_ixk.shape}, but this codebook needs {expected}")
