@@ -57,7 +57,7 @@ def models(vocabulary: int) -> tuple[Any, Any]:
 
 
 def inputs(count: int) -> tuple[int, dict[str, Tensor]]:
-    """The size of the vocabulary, and so many inputs as one batch."""
+    """The size of the vocabulary, and a batch of `count` inputs."""
     source = Translations(2, 4, count, Codebook.sample(2, 4), lengths=(12, 12), text="compact")
     tokenizer = make_tokenizer(source)
     encoder = Encoder(tokenizer, source.bank)
@@ -70,13 +70,13 @@ def one_by_one(base: Any, trained: Any, batch: dict[str, Tensor]) -> dict[tuple[
     model = copy.deepcopy(base)
     own, others = decoder_layers(model), decoder_layers(trained)
     layers = model.model.layers
-    found = {}
+    logits = {}
     for first in range(LAYERS):
         for last in range(first, LAYERS):
             for number in range(LAYERS):
                 layers[number] = others[number] if first <= number <= last else own[number]
-            found[first, last] = answer_logits(model, batch)
-    return found
+            logits[first, last] = answer_logits(model, batch)
+    return logits
 
 
 def check(logits: Tensor, windows: list[tuple[int, int]], naive: dict[tuple[int, int], Tensor]) -> float:

@@ -126,7 +126,8 @@ def perturbed(layers: tuple[int, ...] = (1, 3, 5), control: float = 0.01) -> lis
             "layers": 6,
             "rules": 10,
             "samples": 8,
-            "places": [{"string": 2}, {"string": 3}],
+            "level": 0.05,
+            "places": [{"string": 2, "place": 1}, {"string": 3, "place": 1}],
             "sections": [
                 {
                     "name": f"level {k + 1}",
@@ -134,6 +135,7 @@ def perturbed(layers: tuple[int, ...] = (1, 3, 5), control: float = 0.01) -> lis
                     "control": [[0.0, control]] * 6,
                     "first_layer": layer,
                     "first_large_layer": layer,
+                    "first_large_layer_by_string": {"s_2": layer, "s_3": None},
                     "largest": 1.0,
                     "largest_in_control": control,
                 }

@@ -11,7 +11,7 @@ import torch
 from tests.tiny import FAMILIES, tiny
 
 from openbook.base.errors import InputError
-from openbook.probes.intermediate import _probe, bigram_hits, intermediate_subject, labelled
+from openbook.probes.intermediate import bigram_hits, intermediate_map, labelled, probe_accuracy
 from openbook.probes.layers import lens_at
 from openbook.probes.subject import Subject
 from openbook.task import translate
@@ -25,11 +25,11 @@ def test_the_lens_on_the_last_layer_is_the_model(family: str) -> None:
     model = tiny(family, vocabulary=40, layers=3).eval()
     ids = torch.arange(4, 20).reshape(2, 8)
     places = torch.tensor([[1, 5, 6], [0, 3, 7]])
-    found = lens_at(model, ids, places)
+    lens = lens_at(model, ids, places)
     own = model(input_ids=ids).logits[torch.arange(2)[:, None], places]
-    assert found.shape == (3, 2, 3, 40)
-    torch.testing.assert_close(found[-1], own, rtol=1e-4, atol=1e-5)
-    assert not torch.allclose(found[0], own)
+    assert lens.shape == (3, 2, 3, 40)
+    torch.testing.assert_close(lens[-1], own, rtol=1e-4, atol=1e-5)
+    assert not torch.allclose(lens[0], own)
     assert not any(module._forward_hooks for module in model.modules())
 
 
@@ -41,17 +41,17 @@ def test_a_probe_reads_what_is_planted() -> None:
     for unit in range(2):
         directions = 3 * torch.randn(5, 24, generator=random)
         states[1, :, 0] += directions[labels[:, 0, 0, unit]]
-    found = _probe(states, labels.numpy(), 200, 5)
-    assert found.shape == (2, 2, 3)
-    assert found[1, 0, 0] > 0.9
-    found[1, 0, 0] = 0.2
-    assert np.abs(found - 0.2).max() < 0.1
+    accuracy = probe_accuracy(states, labels.numpy(), 200, 5)
+    assert accuracy.shape == (2, 2, 3)
+    assert accuracy[1, 0, 0] > 0.9
+    accuracy[1, 0, 0] = 0.2
+    assert np.abs(accuracy - 0.2).max() < 0.1
 
 
 def test_labels_are_the_characters_of_the_place(subject: Make) -> None:
     one = subject(length=8)
     rows = one.encoded(*one.shelf(5))
-    slots, labels = labelled(one.translations, rows, 1)
+    slots, labels = labelled(one.translations, rows)
     codebook = one.translations.codebook
     assert codebook is not None
     inputs = one.translations.translations(np.arange(5))[0].inputs
@@ -76,14 +76,18 @@ def test_a_lens_counts_bigrams_of_the_strings_own_alphabet() -> None:
 
 
 def test_maps_of_a_model(subject: Make) -> None:
-    found = intermediate_subject(subject(length=8), samples=64)
-    assert (found.fitted_on, found.judged_on, found.chance) == (32, 32, 0.25)
-    assert [string.to_json()["name"] for string in found.strings] == ["s_1", "s_2", "s_3"]
-    for string in found.strings:
-        assert string.probe.shape == string.control.shape == (4, 16) and string.lens.shape == (3, 16)
-        assert ((string.probe >= 0) & (string.probe <= 1)).all()
-    assert found.strings[0].own_curve(found.strings[0].probe) is None  # the input has no places of its own
-    assert found.strings[1].own.sum() == 8 and found.to_json()["sections"][1]["own_places"].shape == (4,)
+    result = intermediate_map(subject(length=8), samples=64)
+    assert (result.fitted_on, result.judged_on, result.chance, result.layers) == (32, 32, 0.25, 3)
+    assert [string.name for string in result.sections] == ["s_1", "s_2", "s_3"]
+    for string in result.sections:
+        assert string.map.shape == string.control.shape == (4, 16) and string.lens.shape == (3, 16)
+        assert ((string.map >= 0) & (string.map <= 1)).all()
+    first, second, _ = result.sections
+    assert first.own_places is None  # the input has no places of its own
+    assert second.own_places is not None
+    own = [place["string"] == 2 for place in result.places]
+    assert sum(own) == 8
+    np.testing.assert_allclose(second.own_places, second.map[:, own].mean(1))
 
 
 def test_bad_input_is_refused_before_any_forward_pass(subject: Make) -> None:
@@ -94,6 +98,6 @@ def test_bad_input_is_refused_before_any_forward_pass(subject: Make) -> None:
 
     one.model.forward = never
     with pytest.raises(InputError, match="at least four"):
-        intermediate_subject(one, samples=3)
+        intermediate_map(one, samples=3)
     with pytest.raises(InputError, match="between 0 and 1"):
-        intermediate_subject(one, samples=8, open_book=1.5)
+        intermediate_map(one, samples=8, open_book=1.5)

@@ -19,27 +19,27 @@ KINDS: Any = ["construction", "surrogate"]
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_level_is_kept_in_its_own_layer(kind: Any) -> None:
     depth = 4
-    found = known_stitch_map(kind, depth, 3, samples=8)
-    assert found.cost.calls == 2 * depth
-    for level, section in enumerate(found.sections):
-        assert section.smallest() == [(level + 1, level + 1)]
+    result = known_stitch_map(kind, depth, 3, samples=8)
+    assert result.layer_calls == 2 * depth
+    for level, section in enumerate(result.sections):
+        assert section.smallest_windows == [(level + 1, level + 1)]
         for first in range(depth):
             for last in range(first, depth):
                 if first <= level <= last:
-                    assert section.accuracy[first, last] == 1.0
+                    assert section.map[first, last] == 1.0
                 else:
-                    assert section.accuracy[first, last] < 0.6
+                    assert section.map[first, last] < 0.6
         assert section.trained == 1.0 and section.reader < 0.6
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_level_is_read_in_its_own_layer(kind: Any) -> None:
     depth = 4
-    found = known_perturb_map(kind, depth, 4, rules=2, samples=12, length=12)
-    for level, section in enumerate(found.sections):
+    result = known_perturb_map(kind, depth, 4, rules=2, samples=12, length=12)
+    for level, section in enumerate(result.sections):
         assert section.first_layer == section.first_large_layer == level + 1
-        assert (section.used[:level] == 0).all()
-        assert (section.used[level:].max(1) > 0.1).all()
+        assert (section.map[:level] == 0).all()
+        assert (section.map[level:].max(1) > 0.1).all()
         assert section.control.max() < 1e-6  # a rule that is not used changes nothing but rounding
 
 
@@ -51,8 +51,8 @@ def test_the_surrogate_as_a_stack_is_the_surrogate() -> None:
     W = np.random.default_rng(2).random((3, 9, 9)) / 3
     stack = SurrogateStack(3, 3)
     stack.store(torch.from_numpy(W))
-    found = stack(torch.from_numpy(C), strings)
-    np.testing.assert_array_equal(found.mT.numpy(), Surrogate(W)(C, matricize(strings, 3)))
+    outputs = stack(torch.from_numpy(C), strings)
+    np.testing.assert_array_equal(outputs.mT.numpy(), Surrogate(W)(C, matricize(strings, 3)))
 
 
 def test_bad_input_is_refused() -> None:

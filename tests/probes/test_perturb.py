@@ -15,9 +15,10 @@ from openbook.base.errors import InputError
 from openbook.book.shelf import CODE
 from openbook.book.text import Kind
 from openbook.probes.layers import states_at
-from openbook.probes.perturb import check_equal_length, choose_rules, other_images, perturb_subject, section_changes
+from openbook.probes.perturb import check_equal_length, choose_rules, other_images, perturb_map, section_changes
 from openbook.probes.slots import slots_of
 from openbook.probes.subject import Subject
+from openbook.task.alphabet import alphabets
 
 Make = Callable[..., Subject]
 
@@ -60,12 +61,13 @@ def test_slots_are_thoughts_and_what_predicts_the_answer(text: str) -> None:
 
 
 def test_rules_that_are_changed() -> None:
-    among = np.random.default_rng(0).random((50, 16)) < 0.6
-    among[:, :4] = True
-    chosen = choose_rules(among, 4, 7, "x")
-    assert (chosen.sum(-1) == 4).all() and not (chosen & ~among).any()
+    candidates = np.random.default_rng(0).random((50, 16)) < 0.6
+    candidates[:, :4] = True
+    chosen = choose_rules(candidates, 4, 7, "x")
+    assert (chosen.sum(-1) == 4).all() and not (chosen & ~candidates).any()
     assert len({tuple(row) for row in chosen}) > 40  # at random
-    assert np.array_equal(choose_rules(among, "all", 7, "x"), among)
+    counts = np.arange(50) % 4 + 1
+    assert (choose_rules(candidates, counts, 7, "x").sum(-1) == counts).all()
     images = np.tile(np.arange(16), (50, 1))
     other = other_images(images, chosen, 0, 1)
     assert (other[chosen] != images[chosen]).all() and np.array_equal(other[~chosen], images[~chosen])
@@ -76,13 +78,13 @@ def test_only_the_rules_of_one_section_differ_in_the_text(subject: Make, monkeyp
     one = subject(length=24)
     seen: list[Any] = []
     monkeypatch.setattr(
-        "openbook.probes.perturb._changes",
-        lambda subject, before, texts, slots, advance: seen.append((before, texts)) or np.zeros((4, 6, 3, 48)),
+        "openbook.probes.perturb.state_changes",
+        lambda subject, before, texts, slots, advance: seen.append((before, texts)) or [np.zeros((6, 3, 48))] * 4,
     )
-    perturb_subject(one, rules=2, samples=6)
+    perturb_map(one, rules=2, samples=6)
     before, texts = seen[0]
     vocabulary = {number: word for word, number in one.encoder.tokenizer.get_vocab().items()}
-    letters = one.translations._letters
+    letters = alphabets(2, 4)
     for number, after in enumerate(texts):
         for old, new in zip(before, after, strict=True):
             places = np.flatnonzero(old.ids != new.ids)
@@ -94,39 +96,39 @@ def test_only_the_rules_of_one_section_differ_in_the_text(subject: Make, monkeyp
 @pytest.mark.parametrize("family", ["llama", "gpt_neox"])
 def test_maps_of_a_model(family: str, subject: Make) -> None:
     one = subject(family, length=24)
-    found = perturb_subject(one, rules=2, samples=8)
-    assert len(found.sections) == 2 and found.samples == 8
-    for section in found.sections:
-        assert section.used.shape == section.control.shape == (3, 48) == (3, len(found.places))
-        assert (section.used > 0).any() and (section.control > 0).any()
-    told = found.to_json()
-    assert told["layers"] == 3 and [s["name"] for s in told["sections"]] == ["level 1", "level 2"]
-    again = perturb_subject(one, rules=2, samples=8)
-    np.testing.assert_array_equal(found.sections[1].used, again.sections[1].used)
+    result = perturb_map(one, rules=2, samples=8)
+    assert [section.name for section in result.sections] == ["level 1", "level 2"]
+    assert (result.layers, result.samples) == (3, 8)
+    for section in result.sections:
+        assert section.map.shape == section.control.shape == (3, 48) == (3, len(result.places))
+        assert (section.map > 0).any() and (section.control > 0).any()
+    again = perturb_map(one, rules=2, samples=8)
+    np.testing.assert_array_equal(result.sections[1].map, again.sections[1].map)
 
 
 def test_first_layers_of_a_planted_change() -> None:
     """Section 2 moves from layer 3 on at s_3 alone; section 1 no more than its control."""
     random = np.random.default_rng(0)
-    pairs = np.abs(random.normal(size=(2, 2, 24, 5, 6))) * 0.01
+    changes = np.abs(random.normal(size=(4, 24, 5, 6))) * 0.01  # used and unused rules of one section, then the other
     string_q = np.array([2, 2, 2, 3, 3, 3])
-    pairs[1, 0, :, 2:, 3:] += 1 + random.random((24, 3, 3))
-    pairs[1, 0, :, 1, 3:] += 0.02  # surely there, but nobody would see it
-    one, two = section_changes(["level 1", "level 2"], pairs, np.full((2, 2, 24), 10), string_q, seed=0)
+    changes[2, :, 2:, 3:] += 1 + random.random((24, 3, 3))
+    changes[2, :, 1, 3:] += 0.02  # surely there, but nobody would see it
+    one, two = section_changes(["level 1", "level 2"], list(changes), 4 * [np.full(24, 10)], string_q, seed=0)
     assert one.first_layer is None and one.first_large_layer is None
     assert two.first_layer == 2 and two.first_large_layer == 3
-    assert two.first_by_string() == {"s_2": None, "s_3": 3}
-    np.testing.assert_allclose(two.used, pairs[1, 0].mean(0))
+    assert two.first_large_layer_by_string == {"s_2": None, "s_3": 3}
+    np.testing.assert_allclose(two.map, changes[2].mean(0))
 
 
 def test_more_used_than_unused_rules_are_not_held_against_the_control() -> None:
     """Every changed rule moves everything a little; 18 of them move it more than 12 do, which is no finding."""
     random = np.random.default_rng(0)
-    each = 0.1 + 0.01 * random.random((1, 2, 24, 3, 4))
-    counts = np.array([18, 12])[None, :, None] * np.ones((1, 2, 24), np.int64)
-    (same,) = section_changes(["level 1"], each * counts[..., None, None], counts, np.full(4, 2), seed=0)
+    each = 0.1 + 0.01 * random.random((2, 24, 3, 4))
+    counts = [np.full(24, 18), np.full(24, 12)]
+    changes = [18 * each[0], 12 * each[1]]
+    (same,) = section_changes(["level 1"], changes, counts, np.full(4, 2), seed=0)
     assert same.first_layer is None
-    (naive,) = section_changes(["level 1"], each * counts[..., None, None], np.ones_like(counts), np.full(4, 2), seed=0)
+    (naive,) = section_changes(["level 1"], changes, 2 * [np.ones(24, np.int64)], np.full(4, 2), seed=0)
     assert naive.first_layer == 1
 
 
@@ -138,14 +140,14 @@ def test_bad_input_is_refused_before_any_forward_pass(subject: Make) -> None:
 
     one.model.forward = never
     with pytest.raises(InputError, match=r"example \d+ shows \d+ used rules of section 'level 1', fewer than the 9"):
-        perturb_subject(one, rules=9)
+        perturb_map(one, rules=9)
     with pytest.raises(InputError, match="use at least 1"):
-        perturb_subject(one, rules=0)
+        perturb_map(one, rules=0)
     with pytest.raises(InputError, match="there is no section 'level 3'"):
-        perturb_subject(one, rules=2, sections=["level 3"])
+        perturb_map(one, rules=2, sections=["level 3"])
     everything = subject(length=40)
     with pytest.raises(InputError, match="unused rules of section"):  # long strings use nearly all of 16 rules
-        perturb_subject(everything, rules=8)
+        perturb_map(everything, rules=8)
     before = one.encoded(*one.shelf(2))
     longer = replace(before[0], ids=np.append(before[0].ids, 1), kinds=np.append(before[0].kinds, before[0].kinds[-1]))
     with pytest.raises(InputError, match="does not give every rule the same length"):

@@ -24,8 +24,8 @@ def test_what_differs_is_found_and_nothing_else() -> None:
     differences = random.normal(size=(32, 4, 50))
     differences[:, 2, 7] += 2
     differences[:, 1, 3] -= 2  # smaller than the control is no finding
-    found = larger_cells(differences)
-    assert found.shape == (4, 50) and np.argwhere(found).tolist() == [[2, 7]]
+    cells = larger_cells(differences)
+    assert cells.shape == (4, 50) and np.argwhere(cells).tolist() == [[2, 7]]
 
 
 def test_cells_without_any_difference_are_no_finding() -> None:

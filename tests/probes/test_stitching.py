@@ -151,8 +151,8 @@ def test_one_window_by_hooks_is_the_definition_too() -> None:
     base, trained = pair("qwen3", 3)
     batch = batch_of(40, 2)
     with one_stitched(decoder_layers(base), decoder_layers(trained), (1, 2)):
-        found = answer_logits(base, batch)
-    torch.testing.assert_close(found, naive(base, trained, (1, 2), batch), rtol=1e-4, atol=1e-5)
+        logits = answer_logits(base, batch)
+    torch.testing.assert_close(logits, naive(base, trained, (1, 2), batch), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("family", ["llama", "gpt_neox", "gemma3"])

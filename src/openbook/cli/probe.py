@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -13,15 +14,126 @@ from openbook.base.console import emit_json, err, out, progress
 from openbook.base.errors import InputError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from openbook.figures import charts
+    from openbook.probes.subject import Subject
     from openbook.training.config import TaskConfig
 
 probe = App(
-    name="probe", help="Where the model reads the book and where it keeps it: perturb, stitch, intermediate, doubt."
+    name="probe",
+    help="Where the model reads the book and where it keeps it: perturb, stitch, intermediate, doubt.",
+    default_parameter=Parameter(consume_multiple=True),
 )
 
-KNOWN_RULES = 3  # of short strings over few characters
-Known = Literal["construction", "surrogate"]
-Settings = Annotated[list[str], Parameter(negative="", consume_multiple=True)]
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Examples:
+    """What a model is probed on.
+
+    Parameters
+    ----------
+    task
+        The task, for a checkpoint that is not a run, for example depth=5 chars=8 text=released codebook=0.
+    seed
+        Seed of the choice of rules in the book. That of the run by default.
+    """
+
+    task: list[str] = field(default_factory=list)
+    seed: int | None = None
+
+    def opened(self, model: str, length: int | None) -> Subject:
+        """The model with examples of one length."""
+        from openbook.probes.subject import open_even
+
+        return open_even(model, length, self.config, self.seed)
+
+    @property
+    def config(self) -> TaskConfig | None:
+        from openbook.training.config import TaskConfig
+        from openbook.training.settings import combined, validated
+
+        return validated(TaskConfig, combined(None, self.task)) if self.task else None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class KnownModel:
+    """A model whose layers are known by construction, to check a probe on.
+
+    Parameters
+    ----------
+    known
+        Probe a model whose truth is known instead of one of yours, as a check of the probe itself.
+    depth
+        Levels of the model of --known. 5 by default.
+    chars
+        Characters of an alphabet of the model of --known. 4 by default.
+    """
+
+    known: Literal["construction", "surrogate"] | None = None
+    depth: int | None = None
+    chars: int | None = None
+
+    def shape(self, model: str | None, **options: object) -> tuple[int, int]:
+        """Levels and characters. Options that describe the other kind of model are refused."""
+        if (self.known is None) == (model is None):
+            raise InputError("give a model, or --known with a model whose truth is known (not both)")
+        for name, value in options.items():
+            if self.known is not None and value:
+                raise InputError(f"--{name} is about a model of yours: leave it out with --known")
+        if self.known is None and (self.depth, self.chars) != (None, None):
+            raise InputError("--depth and --chars describe the model of --known: leave them out without --known")
+        return (5 if self.depth is None else self.depth), (4 if self.chars is None else self.chars)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Output:
+    """Where the result goes.
+
+    Parameters
+    ----------
+    chart
+        Save the maps as a chart, PNG, SVG or HTML.
+    json
+        Print one JSON object on standard output instead of a table.
+    """
+
+    chart: Path | None = None
+    json: bool = False
+
+    def __post_init__(self) -> None:
+        from openbook.figures.theme import check_path
+
+        check_path(self.chart)
+
+    def report(self, result: dict[str, Any], tables: Sequence[charts.Table], chart: charts.Chart) -> None:
+        """Save the chart, then print the JSON or the tables."""
+        from openbook.figures.theme import save
+
+        if self.chart is not None:
+            save(chart, self.chart)
+        if self.json:
+            emit_json(result)
+        else:
+            for table in tables:
+                _show(table)
+
+
+EXAMPLES, KNOWN, OUTPUT = Examples(), KnownModel(), Output()
+
+
+def _show(table: charts.Table) -> None:
+    shown = Table(title=escape(table.title), title_justify="left", box=None, header_style="bold")
+    for number, name in enumerate(table.header):
+        is_text = number == 0 and not table.rows[0][0].isdigit()
+        shown.add_column(name, justify="left" if is_text else "right", no_wrap=is_text)
+    for row in table.rows:
+        shown.add_row(*map(escape, row))
+    out.print(shown)
+    out.print(table.caption, style="dim", markup=False)
 
 
 @probe.command
@@ -29,169 +141,76 @@ def stitch(
     reader: str | None = None,
     *trained: str,
     samples: int = 64,
-    sections: Settings = [],  # noqa: B006
+    sections: list[str] = [],  # noqa: B006
     data: Path | None = None,
-    task: Settings = [],  # noqa: B006
-    known: Known | None = None,
-    depth: int | None = None,
-    chars: int | None = None,
+    examples: Examples = EXAMPLES,
+    known_model: KnownModel = KNOWN,
     memory: int = 256,
-    seed: int | None = None,
-    chart: Path | None = None,
     windows: Path | None = None,
-    json: bool = False,
+    output: Output = OUTPUT,
 ) -> None:
-    """Which layers of a trained model hold each section of the book.
+    """Find the layers of a trained model that hold each section of the book.
 
-    Layers first..last are taken from the trained model and the rest from the ICL-capable one, for every window, with
-    one section dropped from the context. The smallest window that reaches 90 % says where the section is kept.
+    A section is taken out of the book, and some consecutive layers of the model that can read are replaced by those of
+    the trained one. Every such window of layers is tried. The smallest window with which the model answers 90 % right
+    is where the trained model keeps the section.
 
         openbook probe stitch runs/reader runs/learned --chart stitch.png
 
     Parameters
     ----------
     reader
-        The ICL-capable model: a run's folder, a reader that comes with openbook, or any checkpoint.
+        The model that can read: the folder of a run, the name of a reader that comes with openbook, or a checkpoint.
     trained
-        Models trained from it, one or several; the examples come from their runs.
+        One or several models that were trained from it. The examples are those of their runs.
     samples
         Examples for each section.
     sections
-        Names or numbers of sections to drop, one at a time; all of them by default.
+        Names or numbers of the sections to take out, one at a time. All by default.
     data
         JSONL file with other examples.
-    task
-        The task, for checkpoints that are not runs: depth=5 chars=8 text=released codebook=0.
-    known
-        Instead of checkpoints: a model whose truth is known, as a check of the probe.
-    depth
-        Levels of that model, 5 if not given.
-    chars
-        Characters of that model, 4 if not given.
     memory
-        MiB of activations at once; windows that do not fit are taken in groups.
-    seed
-        Seed of the choice of shown rules; the run's by default.
-    chart
-        Save the maps as PNG, SVG or HTML.
+        MiB of activations at once. Windows that do not fit are taken in groups.
     windows
-        Save the smallest windows, beside the published ones of a 3B model, as PNG, SVG or HTML.
-    json
-        One JSON object on standard output.
+        Save the smallest windows beside the published ones of a 3B model, as a chart, PNG, SVG or HTML.
     """
     from openbook.figures.theme import check_path, save
-    from openbook.paper.published_maps import published_windows
-    from openbook.probes.draw import stitch_chart, windows_chart
-    from openbook.probes.known import known_stitch_map
+    from openbook.paper.published_maps import published_window_rows, published_windows
+    from openbook.probes import draw, known, subject
     from openbook.probes.stitch import stitch_map
-    from openbook.probes.subject import is_run
 
-    for path in (chart, windows):
-        check_path(path)
-    shape = _known_shape(known, depth, chars)
-    _check_subject(known, reader, sections=sections, task=task, data=data)
-    if known is None and not trained:
+    check_path(windows)
+    shape = known_model.shape(reader, sections=sections, task=examples.task, data=data)
+    results, reads = [], {}
+    if known_model.known is not None:
+        results = [draw.json_of(known.known_stitch_map(known_model.known, *shape, samples, seed=examples.seed or 0))]
+    elif reader is None or not trained:
         raise InputError("give the ICL-capable model and at least one that was trained from it")
-    if known is not None:
-        maps = [known_stitch_map(known, *shape, samples, seed=seed or 0)]
     else:
-        assert reader is not None
         with progress("stitching", len(trained)) as advance:
-            given = (samples, sections, data, _task(task), seed, memory, advance)
-            maps = [stitch_map(reader, one, *given) for one in trained]
-    found = [one.to_json() for one in maps]
-    if chart is not None:
-        save(stitch_chart(found), chart)
+            for path in trained:
+                learned = subject.open_subject(path, data, examples.config, examples.seed)
+                pair = (subject.open_base(reader, learned), learned)
+                results.append(draw.json_of(stitch_map(*pair, samples, sections, memory, advance)))
+        if windows is not None and subject.is_run(reader) and data is None and not examples.task:
+            reads = _reading(reader)
     if windows is not None:
-        reads = _reading(reader) if reader and is_run(reader) and data is None and not task else {}
-        save(windows_chart(window_rows(found, reads)), windows)
-    if json:
-        emit_json({**found[-1], "runs": found, "published_by_a_3b_model": published_windows()})
-        return
-    for one in found:
-        _show_stitched(one)
+        save(draw.windows_chart(results, reads, published_window_rows()), windows)
+    everything = {**results[-1], "runs": results, "published_by_a_3b_model": published_windows()}
+    output.report(everything, [draw.stitch_table(result) for result in results], draw.stitch_chart(results))
 
 
 def _reading(reader: str) -> dict[str, int | None]:
-    """The layer at which the ICL-capable model begins to read each section; none where its rules cannot be changed."""
+    """The layer at which a model begins to read each section; empty where its rules cannot be changed."""
     from openbook.probes.perturb import perturb_map
+    from openbook.probes.subject import open_even
 
     try:
-        return {section.name: section.first_large_layer for section in perturb_map(reader, rules="all").sections}
+        sections = perturb_map(open_even(reader), rules="all").sections
     except InputError as error:
         err.print(f"where {reader} begins to read is not marked: {error}", style="dim", markup=False)
         return {}
-
-
-def window_rows(found: list[dict[str, Any]], reads: dict[str, int | None]) -> list[dict[str, Any]]:
-    """Rows of the windows chart: ours, then those of the published models."""
-    from openbook.paper.published_maps import published_reading, published_windows
-
-    marked = {row["section"]: row["marked"] for row in published_reading() if row["chars"] == 8}
-    ours = [
-        {
-            "who": f"ours: {Path(one['trained']).name}",
-            "section": section["name"],
-            "layers": one["layers"],
-            "windows": section["smallest_windows"],
-            "reads": reads.get(section["name"]),
-        }
-        for one in found
-        for section in one["sections"]
-    ]
-    theirs = [
-        {**row, "who": f"3B: {row['curriculum']}, {row['samples']:,}", "reads": marked[row["section"]]}
-        for row in published_windows()
-    ]
-    return ours + theirs
-
-
-def _check_subject(known: str | None, model: str | None, **about_models: object) -> None:
-    """Either a model or one whose truth is known, which has no options that are about models."""
-    if (known is None) == (model is None):
-        raise InputError("give a model, or --known with a model whose truth is known (not both)")
-    for name, value in about_models.items():
-        if known is not None and value:
-            raise InputError(f"--{name} is about a model of yours: leave it out with --known")
-
-
-def _known_shape(known: str | None, depth: int | None, chars: int | None) -> tuple[int, int]:
-    """Levels and characters of a model whose truth is known; a model of the user's has its own."""
-    if known is None and (depth is not None or chars is not None):
-        raise InputError("--depth and --chars are of a model whose truth is known: leave them out without --known")
-    return (5 if depth is None else depth), (4 if chars is None else chars)
-
-
-def _task(settings: list[str]) -> TaskConfig | None:
-    """The task that a plain checkpoint is probed on, from settings `key=value`."""
-    from openbook.training.config import TaskConfig
-    from openbook.training.settings import configured
-
-    return configured(TaskConfig, None, settings, {}) if settings else None
-
-
-def _show_stitched(one: dict[str, Any]) -> None:
-    size = f", trained on {one['trained_on']:,} examples" if one["trained_on"] else ""
-    table = Table(title=escape(f"{one['trained']}{size}"), title_justify="left", box=None, header_style="bold")
-    for name in ("dropped", "reader", "trained", "all layers", "smallest windows", "accuracy"):
-        table.add_column(name, justify="left" if name in ("dropped", "smallest windows") else "right")
-    for section in one["sections"]:
-        best = section["smallest_accuracy"]
-        table.add_row(
-            escape(section["name"]),
-            f"{section['reader']:.3f}",
-            f"{section['trained']:.3f}",
-            f"{section['all_layers']:.3f}",
-            ", ".join(f"{a}–{b}" if a != b else f"{a}" for a, b in section["smallest_windows"]) or "none",
-            f"{best[0]:.3f} ({best[1]:.3f}–{best[2]:.3f})" if best else "",
-        )
-    out.print(table)
-    out.print(
-        f"{one['layers']} layers; {one['layer_evaluations']:,} layer evaluations for each input instead of "
-        f"{one['layer_evaluations_one_by_one']:,}, in {one['layer_calls']} calls; chance {one['chance']:.3f}; "
-        f"{one['sections'][0]['samples']} examples",
-        style="dim",
-    )
+    return {section.name: section.first_large_layer for section in sections}
 
 
 @probe.command
@@ -200,99 +219,50 @@ def perturb(
     *,
     rules: int | Literal["all"] | None = None,
     samples: int = 32,
-    sections: Settings = [],  # noqa: B006
+    sections: list[str] = [],  # noqa: B006
     length: int | None = None,
-    task: Settings = [],  # noqa: B006
-    known: Known | None = None,
-    depth: int | None = None,
-    chars: int | None = None,
-    seed: int | None = None,
-    chart: Path | None = None,
-    json: bool = False,
+    examples: Examples = EXAMPLES,
+    known_model: KnownModel = KNOWN,
+    output: Output = OUTPUT,
 ) -> None:
-    """In which layers a model reads each section of the book.
+    """Find the layers in which a model reads each section of the book.
 
-    The images of some used rules of a section are changed, and the change of every layer's output is measured at every
-    thinking and answer place. Control: as many rules that the example does not use.
+    Some rules of a section that an example needs are changed, and the change of every layer's output is measured
+    wherever the model thinks or answers. As a control, as many rules that the example does not need are changed.
 
         openbook probe perturb runs/reader --chart perturb.png
 
     Parameters
     ----------
     model
-        A run's folder, a reader that comes with openbook, or any checkpoint.
+        The folder of a run, the name of a reader that comes with openbook, or a checkpoint.
     rules
-        How many used rules to change in each example, or all; 10 by default, 3 with --known.
+        How many needed rules to change in each example, or all. 10 by default, 3 with --known.
     samples
-        Examples, each with all its sections changed in turn.
+        Examples. All sections of each are changed in turn.
     sections
-        Names or numbers of sections; all of them by default.
+        Names or numbers of the sections to change. All by default.
     length
-        Characters of the strings; the task's longest by default.
-    task
-        The task, for a checkpoint that is not a run: depth=5 chars=8 text=released codebook=0.
-    known
-        Instead of a checkpoint: a model whose truth is known, as a check of the probe.
-    depth
-        Levels of that model, 5 if not given.
-    chars
-        Characters of that model, 4 if not given.
-    seed
-        Seed of the choice of rules; the run's by default.
-    chart
-        Save the maps as PNG, SVG or HTML.
-    json
-        One JSON object on standard output.
+        Characters of each string. The longest of the task by default, 20 with --known.
     """
-    from openbook.figures.theme import check_path, save
     from openbook.paper.published_maps import published_reading
-    from openbook.probes.draw import perturb_chart
-    from openbook.probes.known import known_perturb_map
+    from openbook.probes import draw, known
     from openbook.probes.perturb import RULES, perturb_map
     from openbook.probes.significance import LEAST
 
-    check_path(chart)
-    shape = _known_shape(known, depth, chars)
-    _check_subject(known, model, sections=sections, task=task)
+    shape = known_model.shape(model, sections=sections, task=examples.task)
     if 0 < samples < LEAST:
         raise InputError(f"--samples is {samples}: with fewer than {LEAST} no change can be told from chance")
-    if known is not None:
-        count = KNOWN_RULES if rules is None else rules
-        result = known_perturb_map(known, *shape, count, samples, 20 if length is None else length, seed or 0)
+    if known_model.known is not None:
+        count, size = known.RULES if rules is None else rules, 20 if length is None else length
+        maps = known.known_perturb_map(known_model.known, *shape, count, samples, size, examples.seed or 0)
     else:
-        assert model is not None
+        subject = examples.opened(str(model), length)
         with progress("perturbing", samples) as advance:
-            result = perturb_map(
-                model, RULES if rules is None else rules, samples, sections, length, _task(task), seed, advance
-            )
-    found = result.to_json()
-    if chart is not None:
-        save(perturb_chart(found), chart)
-    if json:
-        emit_json({**found, "published_by_a_3b_model": published_reading()})
-        return
-    _show_perturbed(found)
-
-
-def _show_perturbed(found: dict[str, Any]) -> None:
-    strings = list(found["sections"][0]["first_large_layer_by_string"])
-    table = Table(title=escape(found["model"]), title_justify="left", box=None, header_style="bold")
-    table.add_column("changed", no_wrap=True)
-    for name in ("first layer", "large", *strings, "change", "control"):
-        table.add_column(name, justify="right")
-    for section in found["sections"]:
-        layers = [section["first_layer"], section["first_large_layer"]]
-        layers += [section["first_large_layer_by_string"][s] for s in strings]
-        sizes = [section["largest"], section["largest_in_control"]]
-        table.add_row(section["name"], *(str(v or "–") for v in layers), *(f"{v:.2f}" for v in sizes))
-    out.print(table)
-    many = "all" if found["rules"] == "all" else found["rules"]
-    out.print(
-        f"{found['layers']} layers, {found['samples']} examples, {many} rules changed. First layer: differs from the "
-        f"control (max-T over all maps, {found['level']:.0%}). Large: also a tenth of the largest change, at any "
-        "string and at the places of each. Change, control: the largest l2 change by used and by unused rules.",
-        style="dim",
-    )
+            maps = perturb_map(subject, RULES if rules is None else rules, samples, sections, advance)
+    result = draw.json_of(maps)
+    everything = {**result, "published_by_a_3b_model": published_reading()}
+    output.report(everything, [draw.perturb_table(result)], draw.perturb_chart(result))
 
 
 @probe.command
@@ -300,76 +270,36 @@ def intermediate(
     model: str,
     *,
     samples: int = 1024,
-    open_: Annotated[float, Parameter(name="--open")] = 1.0,
+    open_book: Annotated[float, Parameter(name="--open")] = 1.0,
     length: int | None = None,
-    task: Settings = [],  # noqa: B006
-    seed: int | None = None,
-    chart: Path | None = None,
-    json: bool = False,
+    examples: Examples = EXAMPLES,
+    output: Output = OUTPUT,
 ) -> None:
-    """Which strings between input and answer a layer's output tells.
+    """Find which strings between input and answer can be read from each layer's output.
 
-    A linear probe for the characters of every string at every layer and place (fitted on half of the examples, judged
-    on the others, with a control), and the logit lens.
+    Two ways of reading: a linear probe for the characters of every string at every layer and place (fitted on half of
+    the examples and judged on the others, with a control), and the logit lens, which is the model's own norm and head.
 
         openbook probe intermediate runs/learned --open 0 --chart strings.png
 
     Parameters
     ----------
     model
-        A run's folder, a reader that comes with openbook, or any checkpoint.
+        The folder of a run, the name of a reader that comes with openbook, or a checkpoint.
     samples
-        Examples; half of them are fitted, half judged.
-    open_
-        Share of the book that is open.
+        Examples. The linear probe is fitted on half of them and judged on the other half.
+    open_book
+        Share of the book that is open, from 0 to 1.
     length
-        Characters of the strings; the task's longest by default.
-    task
-        The task, for a checkpoint that is not a run: depth=5 chars=8 text=released codebook=0.
-    seed
-        Seed of the choice of shown rules; the run's by default.
-    chart
-        Save the maps as PNG, SVG or HTML.
-    json
-        One JSON object on standard output.
+        Characters of each string. The longest of the task by default.
     """
-    from openbook.figures.theme import check_path, save
-    from openbook.probes.draw import intermediate_chart
+    from openbook.probes import draw
     from openbook.probes.intermediate import intermediate_map
 
-    check_path(chart)
+    subject = examples.opened(model, length)
     with progress("reading", samples) as advance:
-        found = intermediate_map(model, samples, open_, length, _task(task), seed, advance).to_json()
-    if chart is not None:
-        save(intermediate_chart(found), chart)
-    if json:
-        emit_json(found)
-        return
-    _show_strings(found)
-
-
-def _show_strings(found: dict[str, Any]) -> None:
-    own = [section for section in found["sections"] if section["own_places"] is not None]
-    title = escape(f"{found['model']}: characters read at their own places, probe | lens")
-    table = Table(title=title, title_justify="left", box=None, header_style="bold")
-    table.add_column("layer", justify="right")
-    for section in own:
-        table.add_column(section["name"], justify="right")
-    for layer in range(found["layers"] + 1):
-        cells = [
-            f"{s['own_places'][layer]:.2f} | " + (f"{s['own_places_by_lens'][layer - 1]:.2f}" if layer else "    ")
-            for s in own
-        ]
-        table.add_row(str(layer), *cells)
-    firsts = [[s["first_layer"], s["first_layer_by_lens"]] for s in own]
-    table.add_row("known from", *(" | ".join("–" if v is None else str(v) for v in pair) for pair in firsts))
-    out.print(table)
-    out.print(
-        f"book {found['open']:.0%} open; fitted on {found['fitted_on']:,}, judged on {found['judged_on']:,}; chance "
-        f"{found['chance']:.3f}, best control cell {max(s['largest_in_control'] for s in found['sections']):.3f}; "
-        f"known: {found['known']:.0%}",
-        style="dim",
-    )
+        result = draw.json_of(intermediate_map(subject, samples, open_book, advance))
+    output.report(result, [draw.intermediate_table(result)], draw.intermediate_chart(result))
 
 
 @probe.command
@@ -379,58 +309,35 @@ def doubt(
     samples: int = 128,
     share: float = 0.25,
     length: int | None = None,
-    task: Settings = [],  # noqa: B006
-    seed: int | None = None,
+    examples: Examples = EXAMPLES,
     json: bool = False,
 ) -> None:
-    """What the answer would teach a student about rules that are missing.
+    """Find what the answer would teach a student about rules that are missing.
 
-    With some of the rules of one level missing: how often the gradient of the answer's loss points to the right
-    character at a place whose rule is missing, and how much the student doubts there (entropy; ln n is all it can).
-    At the last level it nearly always does, since there the answer itself is what is missing.
-    An open-book exam does not see the difference, but what is learned with the book closing starts from here.
+    Some rules of one level are taken away. Reported is how often the gradient of the answer's loss points to the right
+    character where a rule is missing, and how much the student doubts there (entropy of its guess; at most ln n for n
+    characters). At the last level the gradient is nearly always right, since the answer itself is what is missing.
+    An exam with the book open does not show this, but what is learned while the book closes starts from here.
 
         openbook probe doubt runs/reader
 
     Parameters
     ----------
     model
-        A student's run folder or checkpoint, best one that can read and has learned nothing yet.
+        The folder of a student's run, or its checkpoint. Best is one that can read and has learned nothing yet.
     samples
         Examples for each level.
     share
-        Share of the rules that an example needs of a level to take away; at least one is.
+        Share of the rules that an example needs of a level to take away. At least one rule is taken.
     length
-        Characters of the strings; the task's longest by default.
-    task
-        The task, for a checkpoint that is not a run: depth=5 chars=8 text=composite codebook=0.
-    seed
-        Seed of the choice of rules, shown and missing; the run's by default.
+        Characters of each string. The longest of the task by default.
     json
-        One JSON object on standard output.
+        Print one JSON object on standard output instead of a table.
     """
+    from openbook.probes import draw
     from openbook.probes.doubt import doubt_map
 
+    subject = examples.opened(model, length)
     with progress("taking rules away", None) as advance:
-        found = doubt_map(model, samples, share, length, _task(task), seed, advance).to_json()
-    if json:
-        emit_json(found)
-        return
-    table = Table(title=escape(found["model"]), title_justify="left", box=None, header_style="bold")
-    for header in ("level", "missing", "points right", "95 % interval", "entropy", "gradient"):
-        table.add_column(header, justify="right")
-    for row in found["levels"]:
-        table.add_row(
-            str(row["level"]),
-            f"{row['rules']:.1f}",
-            f"{row['right']:.3f}",
-            f"{row['low']:.3f} to {row['high']:.3f}",
-            f"{row['entropy']:.2f}",
-            f"{row['size']:.3f}",
-        )
-    out.print(table)
-    out.print(
-        f"{found['samples']} examples of {found['length']} characters; {found['share']:.0%} of the needed rules of one "
-        f"level missing; chance {found['chance']:.3f}, full doubt {found['doubt']:.2f}",
-        style="dim",
-    )
+        result = draw.json_of(doubt_map(subject, samples, share, advance))
+    emit_json(result) if json else _show(draw.doubt_table(result))

@@ -9,6 +9,7 @@ from openbook.figures.charts import Chart, Heatmap, Table
 from openbook.paper.experiment import Experiment, Rows, Scale, Unit
 from openbook.paper.models import Models
 from openbook.paper.published import published
+from openbook.probes.draw import by_unused, json_of, numbered, perturb_chart, perturb_table
 from openbook.report.claims import Claim, judge, unmeasured
 
 NEGLIGIBLE = 0.1  # of the largest change: what unused rules may do
@@ -27,92 +28,44 @@ def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
     """The maps of a reader on a codebook that it has not met."""
     from openbook.paper.models import unmet_task
     from openbook.probes.perturb import perturb_map
+    from openbook.probes.subject import open_even
 
     path = models.reader(config["readers"][0])
-    found = perturb_map(path, config["rules"], config["samples"], task=unmet_task(path)).to_json()
-    return [{**found, "model": config["readers"][0]}]
-
-
-def _by_layer(matrix: list[list[float]]) -> list[float]:
-    """The largest change at any place, for each layer."""
-    return [max(row) for row in matrix]
+    subject = open_even(path, task=unmet_task(path))
+    return [{**json_of(perturb_map(subject, config["rules"], config["samples"])), "model": config["readers"][0]}]
 
 
 def draw(rows: Rows) -> list[Chart | Table]:
-    charts: list[Chart | Table] = []
-    for row in rows:
-        charts += _drawn(row)
-    return charts
+    return [figure for row in rows for figure in (_summary(row), perturb_chart(row), perturb_table(row))]
 
 
-def _drawn(row: dict[str, Any]) -> list[Chart | Table]:
-    layers = [str(layer + 1) for layer in range(row["layers"])]
-    top = max(section["largest"] for section in row["sections"])
-    places = [str(k + 1) for k in range(len(row["places"]))]
-    maps = [
-        Heatmap(
-            f"{what}, {section['name']}",
-            section[key],
-            "place (thoughts, then answer)",
-            "layer",
-            places,
-            layers,
-            0,
-            top,
-            "number",
-        )
-        for key, what in (("map", "Used rules changed"), ("control", "Unused rules changed"))
-        for section in row["sections"]
-    ]
-    ours = [
-        [value / max(1e-12, section["largest"]) for value in _by_layer(section["map"])] for section in row["sections"]
-    ]
-    theirs: dict[int, list[float]] = {}
+def _summary(row: dict[str, Any]) -> Chart:
+    """The largest change at any place by layer, as a share of the phrasebook's largest: ours and the published."""
+    ours = [[max(layer) / max(1e-12, section["largest"]) for layer in section["map"]] for section in row["sections"]]
+    changes: dict[int, list[float]] = {}
     for line in published("perturbation"):
-        theirs.setdefault(line["phrasebook"], []).append(line["change"])
-    summary = [
-        Heatmap("Ours", ours, "layer", "phrasebook", layers, [str(k + 1) for k in range(len(ours))]),
-        Heatmap(
-            "Published: Llama-3.2-3B, MLT(5, 8)",
-            [[change / max(values) for change in values] for values in theirs.values()],
-            "layer (0 is the embedding)",
-            "phrasebook",
-            [str(k) for k in range(len(next(iter(theirs.values()))))],
-            [str(k) for k in theirs],
-            published=True,
-        ),
-    ]
+        changes.setdefault(line["phrasebook"], []).append(line["change"])
+    theirs = [[change / max(values) for change in values] for values in changes.values()]
     first = ", ".join(f"{s['name']} from layer {s['first_large_layer']}" for s in row["sections"])
-    header = ["phrasebook changed", "first layer that differs", "first large change", "largest change", "unused rules"]
-    cells = [
+    return Chart(
+        "perturbation",
+        "Which layers change when a phrasebook is changed",
+        f"Large changes begin: {first}.",
         [
-            s["name"],
-            str(s["first_layer"]),
-            str(s["first_large_layer"]),
-            f"{s['largest']:.2f}",
-            f"{s['largest_in_control']:.3f}",
-        ]
-        for s in row["sections"]
-    ]
-    return [
-        Chart(
-            "perturbation",
-            "Which layers change when a phrasebook is changed",
-            f"Large changes begin: {first}.",
-            summary,
-            "Largest change of a layer's output at any place, as a share of the phrasebook's largest. Left: ours. "
-            "Right: published, and not ours.",
-        ),
-        Chart(
-            "perturbation-maps",
-            f"The change at every layer and place, {row['samples']} strings",
-            f"Large changes begin: {first}; unused rules change a layer by at most {_by_unused(row):.0%} of what used "
-            "ones do.",
-            maps,
-            f"l2 norm of the change when {row['rules']} rules get other images.",
-        ),
-        Table("perturbation-table", "The same in numbers", header, cells),
-    ]
+            Heatmap("Ours", ours, "layer", "phrasebook", numbered(row["layers"]), numbered(len(ours))),
+            Heatmap(
+                "Published: Llama-3.2-3B, MLT(5, 8)",
+                theirs,
+                "layer (0 is the embedding)",
+                "phrasebook",
+                numbered(len(theirs[0]) - 1, first=0),
+                numbered(len(theirs)),
+                published=True,
+            ),
+        ],
+        "Largest change of a layer's output at any place, as a share of the phrasebook's largest. Left: ours. "
+        "Right: published, and not ours.",
+    )
 
 
 def claims(rows: Rows) -> list[Claim]:
@@ -122,22 +75,14 @@ def claims(rows: Rows) -> list[Claim]:
     bound = f"the largest change by unused rules is below {NEGLIGIBLE:.0%} of that by used ones, at every level"
     if not rows:
         return [unmeasured(order, rule, "no reader was probed"), unmeasured(unused, bound, "no reader was probed")]
-    found, layers, shares = [], {}, {}
-    ordered, negligible = True, True
-    for row in rows:
-        begins = [section["first_large_layer"] for section in row["sections"]]
-        known = all(layer is not None for layer in begins)
-        ordered &= known and all(a < b for a, b in itertools.pairwise(begins))
-        negligible &= _by_unused(row) < NEGLIGIBLE
-        layers[row["model"]] = ", ".join(map(str, begins))
-        shares[row["model"]] = f"at most {_by_unused(row):.1%} of the change by used rules"
-    found.append(judge(order, ordered, {f"first layers, {name}": said for name, said in layers.items()}, rule))
-    return [*found, judge(unused, negligible, shares, bound)]
-
-
-def _by_unused(row: dict[str, Any]) -> float:
-    """The largest change by unused rules as a share of that by used ones, over the sections."""
-    return max(section["largest_in_control"] / max(1e-12, section["largest"]) for section in row["sections"])
+    begins = {row["model"]: [section["first_large_layer"] for section in row["sections"]] for row in rows}
+    ordered = all(
+        None not in layers and all(a < b for a, b in itertools.pairwise(layers)) for layers in begins.values()
+    )
+    layers = {f"first layers, {name}": ", ".join(map(str, firsts)) for name, firsts in begins.items()}
+    shares = {row["model"]: f"at most {by_unused(row):.1%} of the change by used rules" for row in rows}
+    negligible = all(by_unused(row) < NEGLIGIBLE for row in rows)
+    return [judge(order, ordered, layers, rule), judge(unused, negligible, shares, bound)]
 
 
 EXPERIMENT = Experiment(

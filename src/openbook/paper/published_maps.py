@@ -24,6 +24,15 @@ def published_windows() -> list[dict[str, Any]]:
     ]
 
 
+def published_window_rows() -> list[dict[str, Any]]:
+    """The same as rows of `probes.draw.windows_chart`, with the layer that begins to read each section."""
+    reads = {row["section"]: row["marked"] for row in published_reading() if row["chars"] == 8}
+    return [
+        {**row, "model": f"3B: {row['curriculum']}, {row['samples']:,}", "reads": reads[row["section"]]}
+        for row in published_windows()
+    ]
+
+
 def published_reading() -> list[dict[str, Any]]:
     """The layer that begins to read each section: as marked in the figure, and by a tenth of the largest change."""
     return [

@@ -1,250 +1,240 @@
-"""Charts of the probes, from their JSON: heatmaps with a panel for each section, and windows beside published ones."""
+"""The JSON of the probes, and charts and tables of that JSON alone.
+
+`openbook probe` and `openbook reproduce` show the same ones.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-import altair as alt
+from openbook.base.console import plain
+from openbook.figures.charts import Axis, Chart, Heatmap, Number, Range, Ranges, Table
 
-from openbook.figures.theme import PALETTE
+Json = dict[str, Any]
 
-SIDE = 190  # pixels of a square panel
-MARK = "#FF3B1F"  # what a map is read for: the smallest window, the first layer
-SCALE = alt.Scale(scheme="viridis", domain=[0, 1], clamp=True)
-
-
-def _there(value: Any) -> bool:
-    return value is not None and value == value
+FIRST_LAYERS = ("first_layer", "first_large_layer")
 
 
-def _ticks(layers: int) -> list[int]:
-    step = 1 if layers <= 8 else 2 if layers <= 14 else 4
-    return list(range(1, layers + 1, step))
+def json_of(result: Any) -> Json:
+    """The result of a probe as plain JSON: its fields, with lists for arrays and None for what is not a number."""
+    return plain(asdict(result))
 
 
-def stitch_chart(maps: Sequence[dict[str, Any]], titles: Sequence[str] | None = None) -> Any:
-    """A row of panels for each pair of models, a panel for each section dropped.
-
-    `maps` are what `openbook probe stitch --json` prints, or `StitchMap.to_json()`; `titles` name the rows.
-    """
-    names = list(titles) if titles else [_told(one) for one in maps]
-    rows = [
-        alt.hconcat(
-            *(_stitch_panel(one, section, last == 0) for last, section in enumerate(one["sections"])),
-            title=alt.TitleParams(name, fontSize=13, anchor="start", offset=6),
-            spacing=14,
-        )
-        for one, name in zip(maps, names, strict=True)
-    ]
-    title = alt.TitleParams(
-        "Which layers of the trained model hold each section",
-        subtitle=[
-            "accuracy of the ICL-capable model with layers first..last taken from the trained one, the section dropped",
-            f"outlined: the smallest windows that reach {maps[0]['reached']:.0%}",
+def stitch_chart(maps: Sequence[Json], labels: Sequence[str] | None = None, name: str = "stitching") -> Chart:
+    """A heatmap for each section dropped, for every pair of models; `labels` say which trained model each map is of."""
+    labels = [trained_label(result) for result in maps] if labels is None else labels
+    sections = [(label, s) for label, result in zip(labels, maps, strict=True) for s in result["sections"]]
+    layers = numbered(maps[0]["layers"])
+    smallest = [f"{label}, {s['name']}: {windows_text(s['smallest_windows'])}" for label, s in sections]
+    return Chart(
+        name,
+        f"{'; '.join(labels)}: accuracy with layers first to last from the trained model",
+        f"Smallest windows that reach 90 %: {'; '.join(smallest)}.",
+        [
+            Heatmap(
+                f"{f'{label}: ' if len(maps) > 1 else ''}{section['name']} missing",
+                section["map"],
+                "last layer",
+                "first layer",
+                layers,
+                layers,
+                outlined=[(first - 1, last - 1) for first, last in section["smallest_windows"]],
+            )
+            for label, section in sections
         ],
-        offset=12,
+        "Every cell is a model stitched from two: these layers are the trained model's, the others the reader's. One "
+        "section is missing from the book. Outlined: the smallest windows that reach 90 %.",
     )
-    return alt.vconcat(*rows, title=title, spacing=24).resolve_scale(color="shared", stroke="shared")
 
 
-def _told(one: dict[str, Any]) -> str:
-    size = f", {one['trained_on']:,} examples" if one.get("trained_on") else ""
-    return f"{one['trained']}{size}"
-
-
-def _stitch_panel(one: dict[str, Any], section: dict[str, Any], labelled: bool) -> Any:
-    layers = one["layers"]
-    cells = [
-        {"first": start + 1, "last": end + 1, "accuracy": section["map"][start][end]}
-        for start in range(layers)
-        for end in range(start, layers)
-        if _there(section["map"][start][end])
-    ]
-    smallest = {tuple(window) for window in section["smallest_windows"]}
-    ticks = _ticks(layers)
-    axis = alt.Axis(values=ticks, labelAngle=0, grid=False)
-    base = alt.Chart(alt.Data(values=cells)).encode(
-        x=alt.X("last:O", title="last layer", axis=axis),
-        y=alt.Y("first:O", title="first layer" if labelled else None, axis=axis),
-        tooltip=["first:O", "last:O", alt.Tooltip("accuracy:Q", format=".3f")],
-    )
-    heat = base.mark_rect(strokeWidth=0.7).encode(**_colours("accuracy:Q", "accuracy"))
-    marked = alt.Chart(alt.Data(values=[c for c in cells if (c["first"], c["last"]) in smallest]))
-    outline = marked.mark_rect(fill=None, stroke=MARK, strokeWidth=2.5).encode(x="last:O", y="first:O")
-    says = ", ".join(f"{a}–{b}" if a != b else f"{a}" for a, b in sorted(smallest)) or "none"
-    title = alt.TitleParams(section["name"], subtitle=f"smallest: {says}", fontSize=12, subtitleFontSize=11, offset=4)
-    return alt.layer(heat, outline, title=title).properties(width=SIDE, height=SIDE)
-
-
-def _colours(value: str, title: str) -> dict[str, Any]:
-    """Fill and edge in the colour of the value: without an edge, fine white lines show between the cells."""
-    return {
-        "color": alt.Color(value, title=title, scale=SCALE, legend=alt.Legend(format="%", gradientLength=150)),
-        "stroke": alt.Stroke(value, scale=SCALE, legend=None),
-    }
-
-
-def perturb_chart(one: dict[str, Any], title: str = "Where each section of the book is read") -> Any:
-    """A column for each section: rules that are used changed above, rules that are not used below."""
-    rows = []
-    for key, name in (("map", "used rules changed"), ("control", "unused rules changed")):
-        panels = [
-            _places_panel(
-                one["places"],
-                [[value / max(section["largest"], 1e-12) for value in row] for row in section[key]],
-                {
-                    "text": section["name"],
-                    "subtitle": f"first layer {section['first_layer'] or 'none'}" if key == "map" else "control",
-                },
-                "share of the largest change",
-                section["first_layer"] if key == "map" else None,
-                first=1,
-                labelled=number == 0,
-            )
-            for number, section in enumerate(one["sections"])
+def stitch_table(result: Json) -> Table:
+    rows = [
+        [
+            section["name"],
+            *_cells(section, ".3f", "reader", "trained", "all_layers"),
+            windows_text(section["smallest_windows"]),
+            "{:.3f} ({:.3f}–{:.3f})".format(*section["smallest_accuracy"]) if section["smallest_accuracy"] else "",
         ]
-        heading = alt.TitleParams(name, fontSize=13, anchor="start", offset=6)
-        rows.append(alt.hconcat(*panels, title=heading, spacing=14))
-    many = "all shown rules" if one["rules"] == "all" else f"{one['rules']} rules"
-    says = [
-        f"l2 change of a layer's output at every thinking and answer place when {many} of a section get other images",
-        f"mean of {one['samples']} examples; outlined: the first layer that differs from the control (max-T, "
-        f"{one['level']:.0%} over all maps)",
+        for section in result["sections"]
     ]
-    heading = alt.TitleParams(title, subtitle=says, offset=12)
-    return alt.vconcat(*rows, title=heading, spacing=20).resolve_scale(color="shared", stroke="shared")
+    caption = (
+        "{layers} layers; {layer_evaluations:,} layer evaluations for each input instead of "
+        "{layer_evaluations_one_by_one:,}, in {layer_calls} calls; chance {chance:.3f}; {sections[0][samples]} "
+        "examples"
+    )
+    header = ["dropped", "reader", "trained", "all layers", "smallest windows", "accuracy"]
+    return Table("stitching-windows", trained_label(result), header, rows, caption.format(**result))
 
 
-def intermediate_chart(one: dict[str, Any], title: str = "Which strings a layer's output tells") -> Any:
-    """A column for each string: linear probe, its control, and the logit lens."""
+def _cells(row: Json, form: str, *keys: str) -> list[str]:
+    """Numbers of a row as text; what is missing is a dash."""
+    return ["–" if row[key] is None else format(row[key], form) for key in keys]
+
+
+def trained_label(result: Json) -> str:
+    """The trained model of a stitching map, with the number of examples it was trained on if that is known."""
+    return f"{result['trained']}, {result['trained_on']:,} examples" if result["trained_on"] else result["trained"]
+
+
+def windows_text(windows: Iterable[Sequence[int]]) -> str:
+    return ", ".join(f"{first} to {last}" if first != last else f"{first}" for first, last in windows) or "none"
+
+
+def numbered(last: int, first: int = 1) -> list[str]:
+    """Names of layers, places or sections by their number."""
+    return [str(number) for number in range(first, last + 1)]
+
+
+def perturb_chart(result: Json, name: str = "perturbation-maps") -> Chart:
+    """For each section the change with used rules changed, then with unused ones, as a share of its largest change."""
+    panels = [
+        _layers_over_places(
+            f"{kind}, {section['name']}",
+            [[value / max(section["largest"], 1e-12) for value in row] for row in section[key]],
+            result["places"],
+            marked=section["first_layer"] if key == "map" else None,
+        )
+        for key, kind in (("map", "Used rules changed"), ("control", "Unused rules changed"))
+        for section in result["sections"]
+    ]
+    begins = ", ".join(f"{s['name']} from layer {s['first_large_layer']}" for s in result["sections"])
+    many = "All shown rules" if result["rules"] == "all" else f"{result['rules']} rules"
+    return Chart(
+        name,
+        f"The change at every layer and place, {result['samples']} strings",
+        f"Large changes begin: {begins}; unused rules change a layer by at most {by_unused(result):.0%} of what used "
+        "ones do.",
+        panels,
+        f"{many} of a section get other images: l2 norm of the change of a layer's output, as a share of the section's "
+        "largest. Outlined: the first layer that differs from the control.",
+    )
+
+
+def perturb_table(result: Json) -> Table:
+    strings = list(result["sections"][0]["first_large_layer_by_string"])
     rows = []
-    kinds = (
-        ("map", "linear probe", 0),
-        ("control", "the probe fitted to other examples' labels", 0),
-        ("lens", "logit lens", 1),
+    for section in result["sections"]:
+        layers = _cells({**section, **section["first_large_layer_by_string"]}, "", *FIRST_LAYERS, *strings)
+        rows.append([section["name"], *layers, *_cells(section, ".2f", "largest", "largest_in_control")])
+    caption = (
+        "{layers} layers, {samples} examples, {rules} rules changed. First layer: differs from the control (max-T over "
+        "all maps, {level:.0%}). Large: also a tenth of the largest change, at any string and at the places of each. "
+        "Change, control: the largest l2 change by used and by unused rules."
     )
-    for key, name, first in kinds:
-        panels = [
-            _places_panel(
-                one["places"],
-                section[key],
-                {"text": section["name"]},
-                "accuracy",
-                {"map": section["first_layer"], "lens": section["first_layer_by_lens"]}.get(key),
-                first=first,
-                labelled=number == 0,
-            )
-            for number, section in enumerate(one["sections"])
-        ]
-        heading = alt.TitleParams(name, fontSize=13, anchor="start", offset=6)
-        rows.append(alt.hconcat(*panels, title=heading, spacing=14))
-    says = [
-        f"accuracy of characters at every layer and place, book {one['open']:.0%} open, chance {one['chance']:.3f}; "
-        f"fitted on {one['fitted_on']:,} examples, judged on {one['judged_on']:,} others",
-        f"outlined: the first layer that knows the string at its own places ({one['known']:.0%}); layer 0 is the input",
-    ]
-    heading = alt.TitleParams(title, subtitle=says, offset=12)
-    return alt.vconcat(*rows, title=heading, spacing=20).resolve_scale(color="shared", stroke="shared")
+    header = ["changed", "first layer", "large", *strings, "change", "control"]
+    return Table("perturbation-table", result["model"], header, rows, caption.format(**result))
 
 
-def _places_panel(
-    places: Sequence[dict[str, int]],
-    values: Sequence[Sequence[float]],
-    title: dict[str, Any],
-    what: str,
-    marked: int | None,
-    first: int,
-    labelled: bool,
-) -> Any:
-    """Layers over places; the strings that places belong to are told apart by white lines and named below."""
-    layers = len(values)
-    cells = [
-        {"at": q, "to": q + 1, "layer": first + k, "value": value, "string": place["string"], "place": place["place"]}
-        for k, row in enumerate(values)
-        for q, (value, place) in enumerate(zip(row, places, strict=True))
-    ]
-    starts = [q for q, place in enumerate(places) if q == 0 or places[q - 1]["string"] != place["string"]]
-    ends = [*starts[1:], len(places)]
-    middles = [(a + b) / 2 for a, b in zip(starts, ends, strict=True)]
-    known = len(starts) > 1
-    label = " : ".join(f"datum.value == {m} ? 's_{places[a]['string']}'" for m, a in zip(middles, starts, strict=True))
-    x = alt.X(
-        "at:Q",
-        title="place" if not known else None,
-        scale=alt.Scale(domain=[0, len(places)], nice=False),
-        axis=alt.Axis(values=middles, labelExpr=f"{label} : ''", grid=False, ticks=False)
-        if known
-        else alt.Axis(grid=False),
-    )
-    order = list(range(first + layers - 1, first - 1, -1))  # the first layer at the bottom, as in the paper
-    ticks = [layer for layer in _ticks(first + layers - 1) if layer in order] + ([0] if first == 0 else [])
-    y = alt.Y("layer:O", sort=order, title="layer" if labelled else None, axis=alt.Axis(values=ticks, grid=False))
-    heat = (
-        alt.Chart(alt.Data(values=cells))
-        .mark_rect(strokeWidth=0.7)
-        .encode(
-            x=x,
-            x2="to:Q",
-            y=y,
-            **_colours("value:Q", what),
-            tooltip=["layer:O", "string:O", "place:O", alt.Tooltip("value:Q", format=".3f", title=what)],
+def by_unused(result: Json) -> float:
+    """The largest change by unused rules as a share of that by used ones, over the sections."""
+    return max(section["largest_in_control"] / max(1e-12, section["largest"]) for section in result["sections"])
+
+
+def intermediate_chart(result: Json) -> Chart:
+    """For each string the accuracy of the linear probe, then of its control, then of the logit lens."""
+    panels = [
+        _layers_over_places(f"{kind}, {s['name']}", s[key], result["places"], first, s[marked] if marked else None)
+        for key, kind, first, marked in (
+            ("map", "Linear probe", 0, "first_layer"),
+            ("control", "Probe fitted to other examples' labels", 0, ""),
+            ("lens", "Logit lens", 1, "first_layer_by_lens"),
         )
+        for s in result["sections"]
+    ]
+    known = ", ".join(f"{s['name']} from layer {s['first_layer']}" for s in result["sections"] if s["first_layer"])
+    return Chart(
+        "intermediate",
+        f"{result['model']}: which strings can be read at every layer and place, book {result['open']:.0%} open",
+        f"Read by a linear probe at their own places: {known or 'none'}.",
+        panels,
+        f"Accuracy of characters, chance {result['chance']:.3f}; fitted on {result['fitted_on']:,} examples, judged on "
+        f"{result['judged_on']:,} others. Layer 0 is the embedding. Outlined: the first layer that knows the string at "
+        f"its own places ({result['known']:.0%}).",
     )
-    edges = alt.Chart(alt.Data(values=[{"at": start} for start in starts[1:]]))
-    parts = [heat, edges.mark_rule(color="white", strokeWidth=1.5).encode(x="at:Q")]
-    if marked is not None:
-        line = alt.Chart(alt.Data(values=[{"layer": marked, "at": 0, "to": len(places)}]))
-        parts.append(
-            line.mark_rect(fill=None, stroke=MARK, strokeWidth=2).encode(
-                x="at:Q", x2="to:Q", y=alt.Y("layer:O", sort=order)
-            )
-        )
-    heading = alt.TitleParams(
-        title["text"], subtitle=title.get("subtitle", ""), fontSize=12, subtitleFontSize=11, offset=4
+
+
+def intermediate_table(result: Json) -> Table:
+    own = [section for section in result["sections"] if section["own_places"] is not None]
+    by_lens = [["    ", *(f"{share:.2f}" for share in section["own_places_by_lens"])] for section in own]
+    rows = [
+        [str(layer), *(f"{s['own_places'][layer]:.2f} | {lens[layer]}" for s, lens in zip(own, by_lens, strict=True))]
+        for layer in range(result["layers"] + 1)
+    ]
+    firsts = [" | ".join(_cells(section, "", "first_layer", "first_layer_by_lens")) for section in own]
+    best = max(section["largest_in_control"] for section in result["sections"])
+    caption = (
+        "book {open:.0%} open; fitted on {fitted_on:,}, judged on {judged_on:,}; chance {chance:.3f}, best control "
+        "cell {best:.3f}; known: {known:.0%}"
+    ).format(**result, best=best)
+    title = f"{result['model']}: characters read at their own places, probe | lens"
+    header = ["layer", *(section["name"] for section in own)]
+    return Table("intermediate-table", title, header, [*rows, ["known from", *firsts]], caption)
+
+
+def doubt_table(result: Json) -> Table:
+    cells = ("{level}", "{rules:.1f}", "{right:.3f}", "{low:.3f} to {high:.3f}", "{entropy:.2f}", "{size:.3f}")
+    caption = (
+        "{samples} examples of {length} characters; {share:.0%} of the needed rules of one level missing; chance "
+        "{chance:.3f}, full doubt {doubt:.2f}"
     )
-    return alt.layer(*parts, title=heading).properties(width=SIDE, height=max(70, min(SIDE, 16 * layers)))
+    header = ["level", "missing", "points right", "95 % interval", "entropy", "gradient"]
+    rows = [[cell.format(**level) for cell in cells] for level in result["levels"]]
+    return Table("doubt-table", result["model"], header, rows, caption.format(**result))
 
 
-def windows_chart(rows: Sequence[dict[str, Any]], title: str = "Smallest windows that hold each section") -> Any:
-    """Windows over the depth of the model, a panel for each model; layers as a share of all, so that models compare.
+def _layers_over_places(
+    title: str, values: Sequence[Sequence[Number]], places: Sequence[Json], first: int = 1, marked: int | None = None
+) -> Heatmap:
+    """Layers over places, which are grouped by their string. The first layer is at the bottom, as in the paper."""
+    last = first + len(values) - 1
+    strings = [(f"s_{string}", len(list(group))) for string, group in itertools.groupby(p["string"] for p in places)]
+    return Heatmap(
+        title,
+        values[::-1],
+        "place (thoughts, then answer)",
+        "layer",
+        numbered(len(places)),
+        numbered(last, first)[::-1],
+        outlined=[] if marked is None else [(last - marked, place) for place in range(len(places))],
+        groups=strings if len(strings) > 1 else (),
+    )
 
-    A row has `who` (the panel), `section`, `layers`, `windows` (none, if none reaches) and, where it is known, `reads`:
-    the layer that begins to read the section.
+
+def windows_chart(maps: Sequence[Json], reads: dict[str, int | None], published: Sequence[Json]) -> Chart:
+    """Smallest windows over the depth of the model, a panel for each model; depth is a share, so that models compare.
+
+    `reads` is the layer that begins to read each section, where it is known. `published` are rows of other models, with
+    `model`, `section`, `layers`, `windows` and `reads`.
     """
-    whos = list(dict.fromkeys(row["who"] for row in rows))
-    panels = []
-    for who in whos:
-        here = [row for row in rows if row["who"] == who]
-        bars = [
-            {
-                "section": row["section"],
-                "from": (window[0] - 1) / row["layers"],
-                "to": window[1] / row["layers"],
-                "window": f"{window[0]}–{window[1]} of {row['layers']}",
-            }
-            for row in here
-            for window in row["windows"]
-        ]
-        sections = [row["section"] for row in here]
-        y = alt.Y("section:N", title=None, sort=sections, scale=alt.Scale(domain=sections))
-        x = alt.X(
-            "from:Q", title="depth", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%", values=[0, 0.5, 1])
-        )
-        drawn = alt.Chart(alt.Data(values=bars)).mark_bar(height=9, opacity=0.75, color=PALETTE[0])
-        reads = [{"section": r["section"], "at": (r["reads"] - 0.5) / r["layers"]} for r in here if r.get("reads")]
-        missing = [{"section": row["section"], "at": 0.02, "text": "none"} for row in here if not row["windows"]]
-        said = (
-            alt.Chart(alt.Data(values=missing))
-            .mark_text(fontSize=11, color="#888", align="left")
-            .encode(x="at:Q", y=y, text="text:N")
-        )
-        ticks = alt.Chart(alt.Data(values=reads)).mark_tick(color=MARK, thickness=3, size=16).encode(x="at:Q", y=y)
-        layers = [drawn.encode(x=x, x2="to:Q", y=y, tooltip=["section:N", "window:N"]), ticks, said]
-        panel = alt.layer(*layers, title=alt.TitleParams(who, fontSize=12, offset=4))
-        panels.append(panel.properties(width=150, height=22 * len(sections)))
-    subtitle = [
-        "bars: windows of the smallest length that reaches 90 % with the section dropped",
-        "red: the layer that begins to read it",
+    ours = [
+        {"model": f"ours: {Path(result['trained']).name}", "section": section["name"], "layers": result["layers"]}
+        | {"windows": section["smallest_windows"], "reads": reads.get(section["name"])}
+        for result in maps
+        for section in result["sections"]
     ]
-    return alt.concat(*panels, columns=5, title=alt.TitleParams(title, subtitle=subtitle, offset=12), spacing=16)
+    axis = Axis("depth", form="percent", low=0.0, high=1.0)
+    panels = [
+        Ranges(model, axis, [_range(row) for row in group], published=is_published)
+        for rows, is_published in ((ours, False), (published, True))
+        for model, group in itertools.groupby(rows, key=lambda row: row["model"])
+    ]
+    smallest = [f"{row['model']}, {row['section']}: {windows_text(row['windows'])}" for row in ours]
+    return Chart(
+        "stitching-windows",
+        "Smallest windows of layers that hold each section",
+        f"Windows that reach 90 %: {'; '.join(smallest)}.",
+        panels,
+        "Bars: windows of the smallest length that reaches 90 % with the section dropped. Marked: the layer that "
+        "begins to read the section.",
+    )
+
+
+def _range(row: Json) -> Range:
+    """Windows and reading layer of a section as shares of the depth."""
+    layers, reads = row["layers"], row["reads"]
+    stretches = [((first - 1) / layers, last / layers) for first, last in row["windows"]]
+    return Range(row["section"], stretches, None if reads is None else (reads - 0.5) / layers)

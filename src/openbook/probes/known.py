@@ -8,7 +8,6 @@ those of a language model.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any, Literal
 
 import numpy as np
@@ -17,32 +16,27 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from openbook.base.errors import InputError
-from openbook.base.intervals import clustered
 from openbook.probes.layers import evaluating, recorded
-from openbook.probes.perturb import Count, Floats, PerturbMap, check_enough, choose_rules, other_images, section_changes
-from openbook.probes.stitch import SectionMap, StitchMap
-from openbook.probes.stitching import Cost, Stitcher
+from openbook.probes.perturb import Count, Floats, PerturbMap, changed_books, section_changes
+from openbook.probes.stitch import StitchMap, assembled, section_map
+from openbook.probes.stitching import Cost, Stitcher, Window
 from openbook.task import Codebook, Translation, random_inputs, translate_batch
 from openbook.theory.construction import ConstructedTransformer, full_context
-from openbook.theory.surrogate.model import augment, hardmax, matricize, shift
+from openbook.theory.surrogate.model import hardmax, matricize, shift
 
 Kind = Literal["construction", "surrogate"]
+RULES = 3  # to change: strings are short and characters few
 
 
 class SurrogateLevel(nn.Module):
-    """One layer of the surrogate on its context-augmented input: V <- HardMax(C_i + W_i) Shift(V)."""
+    """One layer of the surrogate: V <- HardMax(C_i + W_i) Shift(V)."""
 
-    def __init__(self, level: int, depth: int, size: int) -> None:
+    def __init__(self, size: int) -> None:
         super().__init__()
-        self.level, self.depth, self.size = level, depth, size
         self.weight = nn.Parameter(torch.zeros(size, size, dtype=torch.float64))
 
-    def forward(self, X_bxm: Tensor) -> Tensor:
-        X = X_bxm.numpy()
-        cut, own = self.depth * self.size, self.level * self.size
-        P_bxk = hardmax(X[:, :, own : own + self.size] + self.weight.detach().numpy())
-        V_bxj = P_bxk @ shift(X[:, :, cut:])
-        return torch.from_numpy(np.concatenate([X[:, :, :cut], V_bxj], axis=2))
+    def forward(self, V_bxj: Tensor, C_xk: NDArray[Any]) -> Tensor:
+        return torch.from_numpy(hardmax(C_xk + self.weight.detach().numpy()) @ shift(V_bxj.numpy()))
 
 
 class SurrogateStack(nn.Module):
@@ -51,7 +45,7 @@ class SurrogateStack(nn.Module):
     def __init__(self, depth: int, chars: int) -> None:
         super().__init__()
         self.depth, self.chars = depth, chars
-        self.levels = nn.ModuleList(SurrogateLevel(level, depth, chars**2) for level in range(depth))
+        self.levels = nn.ModuleList(SurrogateLevel(chars**2) for _ in range(depth))
 
     def store(self, weights: Tensor) -> None:
         for level, W in zip(self.levels, weights, strict=True):
@@ -59,10 +53,10 @@ class SurrogateStack(nn.Module):
 
     def forward(self, context: Tensor, strings: NDArray[Any]) -> Tensor:
         """V_{d+1} as rows, [b, L/2, n²]."""
-        X = torch.from_numpy(augment(context.double().numpy(), matricize(strings, self.chars)))
-        for level in self.levels:
-            X = level(X)
-        return X[:, :, self.depth * self.chars**2 :].mT
+        V_bxj = torch.from_numpy(matricize(strings, self.chars))
+        for level, C_xk in zip(self.levels, context.double().numpy(), strict=True):
+            V_bxj = level(V_bxj, C_xk)
+        return V_bxj.mT
 
 
 def build(kind: Kind, depth: int, chars: int) -> Any:
@@ -70,24 +64,23 @@ def build(kind: Kind, depth: int, chars: int) -> Any:
     return (ConstructedTransformer if kind == "construction" else SurrogateStack)(depth, chars)
 
 
-def _strings(depth: int, chars: int, samples: int, length: int, seed: int) -> tuple[Codebook, Translation]:
+def _translated(depth: int, chars: int, samples: int, length: int, seed: int) -> tuple[Codebook, Translation]:
     if samples < 2:
         raise InputError(f"{samples} strings: use at least two")
     codebook = Codebook.sample(depth, chars, seed)
-    strings, sizes = random_inputs(chars, samples, (length, length), seed)
-    return codebook, translate_batch(codebook, strings, sizes)
+    return codebook, translate_batch(codebook, *random_inputs(chars, samples, (length, length), seed))
 
 
 def known_stitch_map(
     kind: Kind, depth: int = 5, chars: int = 4, samples: int = 16, length: int = 20, seed: int = 0
 ) -> StitchMap:
     """Stitching maps between a model that only reads and one that has stored the codebook."""
-    codebook, translation = _strings(depth, chars, samples, length, seed)
+    codebook, translation = _translated(depth, chars, samples, length, seed)
     base, trained = build(kind, depth, chars), build(kind, depth, chars)
     everything = full_context(codebook)
     trained.store(everything)
     stitcher = Stitcher(list(base.levels), list(trained.levels))
-    wanted = translation.outputs.astype(np.int64)
+    expected = translation.outputs.astype(np.int64)
     maps, cost = [], Cost()
     with evaluating(base, trained):
         for level in range(depth):
@@ -95,62 +88,51 @@ def known_stitch_map(
             context[level] = 0
             with stitcher.stitching(stitcher.changed) as state:
                 outputs = base(context, translation.inputs)
-            right = _right(outputs, wanted, chars).reshape(1 + len(state.windows), samples)
-            own = _right(trained(context, translation.inputs), wanted, chars)
-            accuracy, low, high = (np.full((depth, depth), np.nan) for _ in range(3))
-            for window, shares in zip(state.windows, right[1:], strict=True):
-                accuracy[window], low[window], high[window] = clustered(shares)
-            nothing = np.full_like(accuracy, np.nan)  # no probabilities, so no loss
-            name, reader = f"level {level + 1}", float(right[0].mean())
-            maps.append(SectionMap(name, accuracy, low, high, nothing, reader, float(own.mean()), samples))
+            windows: list[Window | None] = [None, *state.windows]
+            scores = dict(zip(windows, _scores(outputs, expected, chars), strict=True))
+            (own,) = _scores(trained(context, translation.inputs), expected, chars)
+            maps.append(section_map(f"level {level + 1}", stitcher, scores, own))
             cost = state.cost
-    changed = [layer + 1 for layer in stitcher.changed]
-    return StitchMap(f"{kind}, reading", f"{kind}, stored", depth, changed, maps, 1 / chars, cost=cost)
+    return assembled((f"{kind}, reading", f"{kind}, stored"), None, stitcher, 1 / chars, cost, maps)
 
 
-def _right(outputs_bjx: Tensor, wanted_bl: NDArray[np.int64], chars: int) -> Floats:
-    """Share of right characters of every row; the strings repeat as often as there are rows for each."""
+def _scores(outputs_bjx: Tensor, expected_nl: NDArray[np.int64], chars: int) -> Floats:
+    """Share of right characters of every string, for every stitched model: [R, 2, N]. There is no loss: it is NaN."""
     index = outputs_bjx.argmax(-1).numpy()
-    found = np.stack([index // chars, index % chars], -1).reshape(len(index), -1)
-    return (found == np.tile(wanted_bl, (len(index) // len(wanted_bl), 1))).mean(1)
+    characters = np.stack([index // chars, index % chars], -1).reshape(-1, *expected_nl.shape)
+    right = (characters == expected_nl).mean(-1)
+    return np.stack([right, np.full_like(right, np.nan)], 1)
 
 
 def known_perturb_map(
-    kind: Kind, depth: int = 5, chars: int = 4, rules: Count = 3, samples: int = 16, length: int = 20, seed: int = 0
+    kind: Kind, depth: int = 5, chars: int = 4, rules: Count = RULES, samples: int = 16, length: int = 20, seed: int = 0
 ) -> PerturbMap:
     """Perturbation maps of a model that reads its context, with every rule shown."""
-    codebook, translation = _strings(depth, chars, samples, length, seed)
+    codebook, translation = _translated(depth, chars, samples, length, seed)
     base = build(kind, depth, chars)
-    cut = depth * chars**2
-    keep = (lambda x: x[:, cut:]) if kind == "construction" else (lambda x: x[:, :, cut:].mT)
     images = np.broadcast_to(codebook.tables.astype(np.int64), (samples, depth, chars**2))
     used = translation.used()
-    found, counts = [], []
+    names = {level: f"level {level + 1}" for level in range(depth)}
+    changes, counts = [], []
     with evaluating(base):
-        before = _states(base, images, translation, keep)
-        for level in range(depth):
-            for name, among in (("used", used[:, level]), ("unused", ~used[:, level])):
-                changed = images.copy()
-                check_enough(among, rules, name, f"level {level + 1}", "string {}".format)
-                chosen = choose_rules(among, rules, seed, f"{level} {name}")
-                changed[:, level] = other_images(images[:, level], chosen, seed, level)
-                norms_nkq = (_states(base, changed, translation, keep) - before)[:, 1:].norm(dim=-1)
-                found.append(norms_nkq.double().numpy())
-                counts.append(chosen.sum(-1))
-    pairs = np.stack([np.stack(found[0::2]), np.stack(found[1::2])], 1)
-    places = pairs.shape[-1]
-    names, changed_rules = [f"level {i + 1}" for i in range(depth)], np.stack(counts).reshape(depth, 2, -1)
-    maps = section_changes(names, pairs, changed_rules, np.ones(places, np.int64), seed)
-    return PerturbMap(kind, rules, samples, [{"string": 1, "place": q + 1} for q in range(places)], maps)
+        before = _states(kind, base, images, translation)
+        for _, changed, count in changed_books(images, used, ~used, names, rules, seed, "string {}".format):
+            norms_nkq = (_states(kind, base, changed, translation) - before)[:, 1:].norm(dim=-1)
+            changes.append(norms_nkq.double().numpy())
+            counts.append(count)
+    places = changes[0].shape[-1]
+    maps = section_changes(list(names.values()), changes, counts, np.ones(places, np.int64), seed)
+    return PerturbMap(kind, depth, rules, samples, [{"string": 1, "place": q + 1} for q in range(places)], maps)
 
 
-def _states(base: Any, images: NDArray[np.int64], translation: Translation, keep: Callable[[Tensor], Tensor]) -> Tensor:
+def _states(kind: Kind, base: Any, images: NDArray[np.int64], translation: Translation) -> Tensor:
     """The input and every layer's output after the context, which each string has for itself: [N, d + 1, Q, D]."""
     rows = []
     size = images.shape[-1]
+    cut = base.depth * size  # tokens of the construction's context
     for row, string in zip(images, translation.inputs, strict=True):
         context = torch.nn.functional.one_hot(torch.tensor(row), size).mT.float()
-        with recorded(list(base.levels), keep) as states:
+        with recorded(list(base.levels), lambda x: x[:, cut:] if kind == "construction" else x.mT) as states:
             base(context, string[None])
         rows.append(torch.stack([state[0].clone() for state in states]))
     return torch.stack(rows)

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from openbook.base.errors import InputError
+from openbook.training.exam import examined
 from openbook.training.targets import gathered
 
 
@@ -46,16 +47,11 @@ def hidden_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
 
 @contextmanager
 def evaluating(*models: nn.Module) -> Iterator[None]:
-    """No dropout and no gradients within; afterwards every model is in the mode that it was in."""
-    modes = [model.training for model in models]
-    with torch.inference_mode():
+    """No dropout and no gradients within; afterwards every model is in the mode in which it was."""
+    with torch.inference_mode(), ExitStack() as modes:
         for model in models:
-            model.eval()
-        try:
-            yield
-        finally:
-            for model, mode in zip(models, modes, strict=True):
-                model.train(mode)
+            modes.enter_context(examined(model))
+        yield
 
 
 @contextmanager

@@ -4,13 +4,16 @@ A model is stitched from two checkpoints: layers L_start..L_end from the trained
 it was trained from (the paper's "Definition of a stitched model"; its K, not its d, is the last layer). One section is
 taken out of the book, so that only the replaced layers can know it. A stitched model that answers well shows that its
 window holds the section; the smallest such window says where.
+
+Legend: B inputs, R rows of one input (the base model and all windows), K layers, V words.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from pathlib import Path
+import itertools
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -21,12 +24,11 @@ from torch.nn import functional
 
 from openbook.base.errors import InputError
 from openbook.base.intervals import clustered
+from openbook.book.source import Source
 from openbook.probes.layers import decoder_layers, evaluating
 from openbook.probes.stitching import Cost, Stitcher, Window, naive_evaluations, one_stitched
-from openbook.probes.subject import Subject, open_subject
-from openbook.task.source import Translations
-from openbook.training.batches import Collator, Item, pad_id_of
-from openbook.training.config import TaskConfig
+from openbook.probes.subject import Advance, Subject, no_progress
+from openbook.training.batches import Item
 from openbook.training.exam import answer_tokens, chance_level
 from openbook.training.targets import gathered
 
@@ -36,192 +38,121 @@ MEMORY = 256  # MiB of activations at once
 TOLERANCE = {torch.float32: 1e-3, torch.float16: 1e-2, torch.bfloat16: 5e-2}
 NOT_ARCHITECTURE = {"_name_or_path", "transformers_version", "dtype", "torch_dtype", "use_cache", "architectures"}
 
-Advance = Callable[..., None]
 Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class SectionMap:
-    """Accuracy of every stitched model with one section dropped. Layers count from 1 in all that is shown."""
+    """Every stitched model with one section dropped. Layers of windows count from 1."""
 
     name: str
-    accuracy: Floats  # [K, K]: row L_start, column L_end; NaN below the diagonal
-    low: Floats
-    high: Floats
-    loss: Floats  # mean cross-entropy of an answer token
+    map: Floats  # [K, K], accuracy: row L_start, column L_end; NaN below the diagonal
+    loss: Floats  # [K, K], mean cross-entropy of an answer token
+    smallest_window: Window | None
+    smallest_windows: list[Window]  # all of the smallest length, the best first
+    smallest_accuracy: list[float] | None  # of the best one, with its interval
+    all_layers: float  # accuracy with all layers replaced
     reader: float  # accuracy of the ICL-capable model itself
     trained: float  # accuracy of the trained model itself, embedding and head included
     samples: int
 
-    def smallest(self, reached: float = REACHED) -> list[Window]:
-        """The shortest windows that reach an accuracy, all of that length, best first; from 1."""
-        layers = len(self.accuracy)
-        for length in range(layers):
-            found = [(s, s + length) for s in range(layers - length) if self.accuracy[s, s + length] >= reached]
-            if found:
-                found.sort(key=lambda window: -self.accuracy[window])
-                return [(start + 1, end + 1) for start, end in found]
-        return []
-
-    def to_json(self) -> dict[str, Any]:
-        smallest = self.smallest()
-        best = smallest[0] if smallest else None
-        at = (best[0] - 1, best[1] - 1) if best else None
-        return {
-            "name": self.name,
-            "map": self.accuracy,
-            "loss": self.loss,
-            "smallest_window": best,
-            "smallest_windows": smallest,
-            "smallest_accuracy": None if at is None else [self.accuracy[at], self.low[at], self.high[at]],
-            "all_layers": float(self.accuracy[0, -1]),
-            "reader": self.reader,
-            "trained": self.trained,
-            "samples": self.samples,
-        }
-
 
 @dataclass(frozen=True)
 class StitchMap:
-    """The maps of all sections for one pair of models."""
+    """The maps of all sections for one pair of models. Cost is that of one input with one section dropped."""
 
     reader: str
     trained: str
+    trained_on: int | None
     layers: int
-    changed: list[int]  # layers in which the models differ, from 1
-    sections: list[SectionMap]
+    changed_layers: list[int]  # in which the models differ, from 1
     chance: float
-    trained_on: int | None = None
-    cost: Cost = field(default_factory=Cost)  # of one input with one section dropped
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "reader": self.reader,
-            "trained": self.trained,
-            "trained_on": self.trained_on,
-            "layers": self.layers,
-            "changed_layers": self.changed,
-            "reached": REACHED,
-            "chance": self.chance,
-            "layer_evaluations": self.cost.evaluations,
-            "layer_evaluations_one_by_one": naive_evaluations(self.layers),
-            "layer_calls": self.cost.calls,
-            "sections": [section.to_json() for section in self.sections],
-        }
+    layer_evaluations: int
+    layer_evaluations_one_by_one: int
+    layer_calls: int
+    sections: list[SectionMap]
+    reached: float = REACHED
 
 
 def stitch_map(
-    reader: str | Path,
-    trained: str | Path,
-    samples: int = 64,
-    sections: Sequence[str] | None = None,
-    data: Path | None = None,
-    task: TaskConfig | None = None,
-    seed: int | None = None,
-    memory: int = MEMORY,
-    advance: Advance = lambda *_, **__: None,
-) -> StitchMap:
-    """The stitching maps of two runs or checkpoints, on inputs that neither was trained on."""
-    subject = open_subject(trained, data, task, seed=seed)
-    base = open_subject(reader, data, task or (None if data else _task_of(subject)))
-    check_tokenizers(base.encoder.tokenizer, subject.encoder.tokenizer)
-    return stitch_subjects(base.name, base.model, subject, samples, sections, memory, advance)
-
-
-def _task_of(subject: Subject) -> TaskConfig | None:
-    """A task that a plain checkpoint beside a run is read with; its source is not used."""
-    source = subject.source
-    if not isinstance(source, Translations):
-        return None
-    return TaskConfig(depth=source.depth, chars=source.chars, text=source.text, codebook=0)
-
-
-def stitch_subjects(
-    name: str,
-    base: Any,
-    subject: Subject,
+    base: Subject,
+    trained: Subject,
     samples: int = 64,
     sections: Sequence[str] | None = None,
     memory: int = MEMORY,
-    advance: Advance = lambda *_, **__: None,
+    advance: Advance = no_progress,
 ) -> StitchMap:
-    """The same for models at hand: `subject` is the trained one, with the examples."""
-    check_compatible(base, subject.model)
-    numbers = subject.numbers_of(sections)
-    stitcher = Stitcher(decoder_layers(base), decoder_layers(subject.model))
-    asked = [(number, subject.dropped(number, samples)) for number in numbers]
+    """The maps of a trained model, on its own examples, and the ICL-capable one it was trained from."""
+    check_compatible(base.model, trained.model)
+    numbers = trained.section_numbers(sections)
+    stitcher = Stitcher(decoder_layers(base.model), decoder_layers(trained.model))
+    dropped = [(trained.sections[number], trained.dropped(number, samples)) for number in numbers]
     maps, cost = [], Cost()
-    for number, rows in asked:
-        found, cost = _section(base, subject, stitcher, subject.sections[number], rows, memory)
-        maps.append(found)
-        advance(1 / len(asked))
+    for name, rows in dropped:
+        section, cost = _section(base.model, trained, stitcher, name, rows, memory)
+        maps.append(section)
+        advance(1 / len(dropped))
+    chance = chance_level(trained.source, dropped[0][1], trained.encoder)
+    return assembled((base.name, trained.name), trained.trained_on, stitcher, chance, cost, maps)
+
+
+def assembled(
+    names: tuple[str, str],
+    trained_on: int | None,
+    stitcher: Stitcher,
+    chance: float,
+    cost: Cost,
+    maps: list[SectionMap],
+) -> StitchMap:
+    """All that is known of a pair of models."""
     changed = [layer + 1 for layer in stitcher.changed]
-    chance = chance_level(subject.source, asked[0][1], subject.encoder)
-    return StitchMap(name, subject.name, stitcher.layers, changed, maps, chance, subject.trained_on, cost)
-
-
-def check_tokenizers(one: Any, other: Any) -> None:
-    if one.get_vocab() != other.get_vocab():
-        raise InputError(
-            f"the checkpoints have different tokenizers, of {len(one.get_vocab())} and {len(other.get_vocab())} words: "
-            "stitch a model with the one that it was trained from"
-        )
+    costs = (cost.evaluations, naive_evaluations(stitcher.layers), cost.calls)
+    return StitchMap(*names, trained_on, stitcher.layers, changed, chance, *costs, maps)
 
 
 def check_compatible(base: Any, trained: Any) -> None:
     """Refuse two models that are not the same architecture at the same size, naming the first difference."""
+    kinds = [type(model).__name__ for model in (base, trained)]
     if type(base) is not type(trained):
-        raise InputError(
-            f"{type(base).__name__} and {type(trained).__name__} cannot be stitched: one architecture only"
-        )
-    ours, theirs = ({n: tuple(t.shape) for n, t in model.state_dict().items()} for model in (base, trained))
-    for name in [*ours, *theirs]:
-        if ours.get(name) != theirs.get(name):
-            shapes = [f"{s[name]}" if name in s else "absent" for s in (ours, theirs)]
-            raise InputError(
-                f"the checkpoints differ in shape: {name} is {shapes[0]} in one and {shapes[1]} in the other"
-            )
+        raise InputError(f"{kinds[0]} and {kinds[1]} cannot be stitched: give two models of one architecture")
+    shapes = [{name: tuple(t.shape) for name, t in model.state_dict().items()} for model in (base, trained)]
     configs = [model.config.get_text_config().to_dict() for model in (base, trained)]
-    for key in sorted(set(configs[0]) | set(configs[1])):
-        values = [config.get(key) for config in configs]
-        if values[0] != values[1] and key not in NOT_ARCHITECTURE and not key.endswith("token_id"):
-            raise InputError(
-                f"the checkpoints differ in their config: {key} is {values[0]} in one and {values[1]} in the other"
-            )
+    for what, parts in (("shape", shapes), ("config", configs)):
+        for name in [*parts[0], *parts[1]]:
+            values = [part.get(name, "absent") for part in parts]
+            if values[0] != values[1] and name not in NOT_ARCHITECTURE and not name.endswith("token_id"):
+                raise InputError(
+                    f"the checkpoints differ in {what}: {name} is {values[0]} in one and {values[1]} in the other"
+                )
     if base.dtype != trained.dtype:
         raise InputError(f"one checkpoint is in {base.dtype} and the other in {trained.dtype}: load both alike")
 
 
 def _section(
-    base: Any, subject: Subject, stitcher: Stitcher, name: str, rows: list[Item], memory: int
+    base: Any, trained: Subject, stitcher: Stitcher, name: str, rows: list[Item], memory: int
 ) -> tuple[SectionMap, Cost]:
     """All windows on the examples of one section."""
-    source = subject.source
-    chars = source.chars if isinstance(source, Translations) and source.unit == 2 else None
-    pad = pad_id_of(subject.encoder.tokenizer)
     rows = sorted(rows, key=lambda item: len(item.ids))
-    right: dict[Window | None, list[Floats]] = {}
-    lost: dict[Window | None, list[Floats]] = {}
-    own: list[Floats] = []
+    scores: dict[Window | None, list[Floats]] = defaultdict(list)
+    own_scores: list[Floats] = []
     cost = Cost()
     batch_size, most_rows = room(base, rows, stitcher, memory)
-    with evaluating(base, subject.model):
+    with evaluating(base, trained.model):
         for start in range(0, len(rows), batch_size):
-            part = rows[start : start + batch_size]
-            batch = Collator(pad, len(part)).pad(part)
+            batch = trained.batch(rows[start : start + batch_size])
             cost = Cost()
             for starts in stitcher.groups(most_rows):
                 logits, windows, spent = stitched_logits(base, stitcher, batch, starts)
-                if start == 0 and starts[0] == stitcher.changed[0]:
+                is_first = starts[0] == stitcher.changed[0]
+                if start == 0 and is_first:
                     check_against_one(base, stitcher, batch, logits[1 + windows.index(_widest(stitcher))])
                 cost += spent
-                judged, losses = judge(logits, batch, chars)
-                for window, hits, loss in zip([None, *windows], judged, losses, strict=True):
-                    if window is not None or starts[0] == stitcher.changed[0]:  # every group brings the prefix
-                        right.setdefault(window, []).append(hits)
-                        lost.setdefault(window, []).append(loss)
-            own.append(judge(answer_logits(subject.model, batch)[None], batch, chars)[0][0])
-    return _assembled(name, stitcher, right, lost, own), cost
+                for window, score in zip([None, *windows], judge(logits, batch, trained.source), strict=True):
+                    if window is not None or is_first:  # every group brings the base model's own row
+                        scores[window].append(score)
+            own_scores += list(judge(answer_logits(trained.model, batch)[None], batch, trained.source))
+    by_window = {window: np.concatenate(parts, 1) for window, parts in scores.items()}
+    return section_map(name, stitcher, by_window, np.concatenate(own_scores, 1)), cost
 
 
 def _widest(stitcher: Stitcher) -> Window:
@@ -247,24 +178,24 @@ def stitched_logits(
     base: Any, stitcher: Stitcher, batch: dict[str, Tensor], starts: Sequence[int]
 ) -> tuple[Tensor, list[Window], Cost]:
     """Logits in front of every answer token, for the base model and every window of these starts: [R, answers, V]."""
+    rows = stitcher.rows(starts)
     with stitcher.stitching(starts) as state:
         try:
-            logits = answer_logits(base, batch, stitcher.rows(starts))
+            logits = answer_logits(base, batch, rows)
         except torch.OutOfMemoryError:
             raise
         except RuntimeError as error:  # something that goes with the states has a row for each input, as ALiBi's bias
             raise InputError(f"{type(base).__name__}: its windows cannot be run together ({error})") from None
-    return logits.reshape(stitcher.rows(starts), -1, logits.shape[-1]), state.windows, state.cost
+    return logits.reshape(rows, -1, logits.shape[-1]), state.windows, state.cost
 
 
 def answer_logits(model: Any, batch: dict[str, Tensor], rows: int = 1) -> Tensor:
     """Logits in front of every answer token of the batch, `rows` times over: [rows · answers, V]."""
     row, place = batch["answers"][:, 1:].nonzero(as_tuple=True)
     size, tokens = batch["input_ids"].shape
-    index = (torch.arange(rows)[:, None] * size + row) * tokens + place
-    device = next(model.parameters()).device
-    with gathered(model, index.reshape(-1).to(device)):
-        return model(input_ids=batch["input_ids"].to(device), use_cache=False).logits[0]
+    index = (torch.arange(rows, device=row.device)[:, None] * size + row) * tokens + place
+    with gathered(model, index.reshape(-1)):
+        return model(input_ids=batch["input_ids"], use_cache=False).logits[0]
 
 
 def check_against_one(base: Any, stitcher: Stitcher, batch: dict[str, Tensor], logits: Tensor) -> None:
@@ -282,43 +213,51 @@ def check_against_one(base: Any, stitcher: Stitcher, batch: dict[str, Tensor], l
         )
 
 
-def judge(logits: Tensor, batch: dict[str, Tensor], chars: int | None) -> tuple[list[Floats], list[Floats]]:
-    """For every row the share of right answer tokens and the loss of each example: lists of [B].
-
-    Where a token is a bigram over `chars` characters, its two characters are judged apart, as in the exam.
-    """
+def judge(logits: Tensor, batch: dict[str, Tensor], source: Source) -> Floats:
+    """The share of right answer tokens and the loss of each example, for every row: [R, 2, B]."""
     answers = batch["answers"][:, 1:]
-    targets = batch["input_ids"][:, 1:][answers].to(logits.device)
-    guess = logits.argmax(-1)
-    right = (guess == targets).double()
-    if chars is not None:
-        level = guess // chars**2 == targets // chars**2  # a word of another alphabet is all wrong
-        right = ((guess // chars == targets // chars).double() + (level & (guess % chars == targets % chars))) / 2
-    flat = logits.float().reshape(-1, logits.shape[-1])
-    loss = functional.cross_entropy(flat, targets.repeat(len(logits)), reduction="none").reshape(right.shape).double()
-    owner = answers.nonzero(as_tuple=True)[0].to(logits.device)
-    share = torch.zeros(len(answers), len(targets), dtype=torch.float64, device=logits.device)
-    share[owner, torch.arange(len(targets), device=logits.device)] = 1
+    targets = batch["input_ids"][:, 1:][answers].repeat(len(logits))
+    parts = source.score(logits.argmax(-1).flatten().cpu().numpy(), targets.cpu().numpy())
+    right = torch.from_numpy(parts.mean(-1)).reshape(logits.shape[:2])
+    loss = functional.cross_entropy(logits.float().flatten(0, 1), targets, reduction="none").reshape(right.shape)
+    owner = answers.nonzero(as_tuple=True)[0].cpu()
+    share = functional.one_hot(owner, len(answers)).double().T.contiguous()  # [B, answer tokens]
     share /= share.sum(1, keepdim=True)
-    return list((right @ share.T).cpu().numpy()), list((loss @ share.T).cpu().numpy())
+    return torch.stack([right @ share.T, loss.double().cpu() @ share.T], 1).numpy()
 
 
-def _assembled(
-    name: str,
-    stitcher: Stitcher,
-    right: dict[Window | None, list[Floats]],
-    lost: dict[Window | None, list[Floats]],
-    own: list[Floats],
-) -> SectionMap:
-    """The map of a section, with every window looked up by the one that gives the same model."""
-    layers = stitcher.layers
-    accuracy, low, high, loss = (np.full((layers, layers), np.nan) for _ in range(4))
-    stats = {window: clustered(np.concatenate(values)) for window, values in right.items()}
-    mean_loss = {window: float(np.concatenate(values).mean()) for window, values in lost.items()}
-    for first in range(layers):
-        for last in range(first, layers):
-            window = stitcher.canonical((first, last))
-            accuracy[first, last], low[first, last], high[first, last] = stats[window]
-            loss[first, last] = mean_loss[window]
-    own_share = np.concatenate(own)
-    return SectionMap(name, accuracy, low, high, loss, stats[None][0], float(own_share.mean()), len(own_share))
+def section_map(name: str, stitcher: Stitcher, scores: dict[Window | None, Floats], own_scores: Floats) -> SectionMap:
+    """The map of a section from accuracy and loss of every example [2, N], by window and of the trained model itself.
+
+    A window is looked up by the one that gives the same model; None is the base model.
+    """
+    cells = np.full((4, stitcher.layers, stitcher.layers), np.nan)
+    values = {window: (*clustered(score[0]), float(score[1].mean())) for window, score in scores.items()}
+    for first, last in itertools.combinations_with_replacement(range(stitcher.layers), 2):
+        cells[:, first, last] = values[stitcher.canonical((first, last))]
+    accuracy, low, high, loss = cells
+    smallest = smallest_windows(accuracy)
+    best = [float(bound[smallest[0][0] - 1, smallest[0][1] - 1]) for bound in (accuracy, low, high) if smallest]
+    return SectionMap(
+        name=name,
+        map=accuracy,
+        loss=loss,
+        smallest_window=smallest[0] if smallest else None,
+        smallest_windows=smallest,
+        smallest_accuracy=best or None,
+        all_layers=float(accuracy[0, -1]),
+        reader=values[None][0],
+        trained=float(own_scores[0].mean()),
+        samples=own_scores.shape[1],
+    )
+
+
+def smallest_windows(accuracy: Floats, reached: float = REACHED) -> list[Window]:
+    """The shortest windows that reach an accuracy, all of that length, best first; layers from 1."""
+    layers = len(accuracy)
+    for length in range(layers):
+        windows = [(s, s + length) for s in range(layers - length) if accuracy[s, s + length] >= reached]
+        if windows:
+            windows.sort(key=lambda window: -accuracy[window])
+            return [(start + 1, end + 1) for start, end in windows]
+    return []

@@ -1,31 +1,39 @@
-"""What is probed: a model with the examples to probe it on, from a run's folder or from any checkpoint."""
+"""The subject of a probe: a model and numbered examples, from the folder of a run or from any checkpoint."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
+import torch
+from torch import Tensor
 
 from openbook.base.errors import InputError, nearest
 from openbook.book.shelf import NONE, Shelf
 from openbook.book.source import Source
 from openbook.curriculum import Curriculum, Opened, SamplingPlan
 from openbook.task.source import Translations
-from openbook.training.batches import Item, items
-from openbook.training.config import RunConfig, TaskConfig
+from openbook.training.batches import Collator, Item, items, pad_id_of
+from openbook.training.config import ModelConfig, RunConfig, TaskConfig
 from openbook.training.encode import Encoder
 from openbook.training.exam import condition
-from openbook.training.folder import RunFolder
+from openbook.training.families import family_of
 from openbook.training.models import load_placed, window_of
-from openbook.training.settings import validated
+from openbook.training.reopen import finished_config
 from openbook.training.shipped import located
 from openbook.training.sources import EXAM_START, encoder_for, recorded_date, recorded_source, records_of, task_source
 
-SHOWN = Curriculum(candidates="needed", others=0.25)  # of the task, for a checkpoint that no run says more about
+SHOWN = Curriculum(candidates="needed", others=0.25)  # which rules a checkpoint is shown that is no run
+TASK_EXAMPLES = 2**31  # a probe takes as many of them as it is asked for
+
+Advance = Callable[..., None]
+
+
+def no_progress(*_: Any, **__: Any) -> None:
+    """No progress bar."""
 
 
 @dataclass(frozen=True)
@@ -38,67 +46,50 @@ class Subject:
     source: Source
     curriculum: Curriculum
     seed: int = 0
-    trained_on: int | None = None  # examples, if a run says so
+    trained_on: int | None = None  # number of training examples, if the record of a run has it
 
     @property
     def translations(self) -> Translations:
-        if not isinstance(self.source, Translations):
-            raise InputError(f"{self.name} is not about the translation task: this probe needs rules and their images")
-        return self.source
+        return translations_of(self.source, self.name)
 
     @property
     def sections(self) -> list[str]:
-        """Names of the book's sections; where examples name them differently, their numbers."""
-        if isinstance(self.source, Translations):
-            return [f"level {level + 1}" for level in range(self.source.depth)]
-        step = max(1, len(self.source) // 32)
-        seen = [[s.name for s in self.source.example(i).sections] for i in range(0, len(self.source), step)]
-        count = max(map(len, seen))
-        return [
-            names.pop()
-            if len(names := {own[k] for own in seen if k < len(own)}) == 1 and "" not in names
-            else f"{k + 1}"
-            for k in range(count)
-        ]
+        return section_names(self.source)
 
-    def numbers_of(self, sections: Sequence[str] | None) -> list[int]:
-        """Numbers of sections that were asked for by name or number; all of them, if none was."""
-        known = self.sections
-        if not known:
-            raise InputError(f"the examples of {self.name} have no book: there is no section to probe")
-        if not sections:
-            return list(range(len(known)))
-        found = []
-        for section in sections:
-            if section in known:
-                found.append(known.index(section))
-            elif section.isdigit() and 1 <= int(section) <= len(known):
-                found.append(int(section) - 1)
-            else:
-                hint = nearest(section, known)
-                raise InputError(f"there is no section '{section}': there are {', '.join(known)}{hint}")
-        return found
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
 
-    def shelf(self, samples: int) -> tuple[SamplingPlan, Shelf, Opened]:
-        """The first examples with the whole book open, as the run's curriculum shows it."""
+    def section_numbers(self, asked: Sequence[str] | None) -> list[int]:
+        """The sections that were asked for by name or by number, counted from 0; all of them if none was asked for."""
+        names = self.sections
+        if not names:
+            raise InputError(f"the examples of {self.name} have no book, so there is no section to probe")
+        numbered = {str(number + 1): number for number in range(len(names))}
+        places = numbered | {name: number for number, name in enumerate(names)}
+        for section in asked or []:
+            if section not in places:
+                hint = nearest(section, names)
+                raise InputError(f"there is no section '{section}': there are {', '.join(names)}{hint}")
+        return [places[section] for section in asked] if asked else list(range(len(names)))
+
+    def shelf(self, samples: int, share: float = 1.0) -> tuple[SamplingPlan, Shelf, Opened]:
+        """The first examples with this share of the book open, as the curriculum of the run shows it."""
         if samples < 1:
             raise InputError(f"{samples} samples: probe with at least one")
         samples = min(samples, len(self.source))
-        plan = SamplingPlan(self.source, condition(self.curriculum, 1.0), seed=self.seed, samples=samples)
+        plan = SamplingPlan(self.source, condition(self.curriculum, share), seed=self.seed, samples=samples)
         return plan, *plan.at(np.arange(samples))
 
-    def encoded(
-        self, plan: SamplingPlan, shelf: Shelf, opened: Opened, rows: NDArray[np.int64] | None = None
-    ) -> list[Item]:
-        """Token rows of examples on a shelf; only some of them, if `rows` says which."""
+    def encoded(self, plan: SamplingPlan, shelf: Shelf, opened: Opened) -> list[Item]:
+        """The tokens of the examples on a shelf."""
         positions = np.arange(len(shelf))
-        rows_of = items(self.encoder.encode(shelf, opened, plan.namer(positions)), positions.tolist())
-        return rows_of if rows is None else [rows_of[row] for row in rows.tolist()]
+        return items(self.encoder.encode(shelf, opened, plan.namer(positions)), positions.tolist())
 
     def dropped(self, section: int, samples: int) -> list[Item]:
         """Examples with one section taken out of the book and all others open.
 
-        Only examples that had something of it: in the others nothing is dropped, so they could not tell models apart.
+        Examples that had nothing of that section are left out: they are the same for all models, whatever these know.
         """
         plan, shelf, opened = self.shelf(samples)
         there = section < opened.slots.shape[1]  # a section that only later examples have is not on this shelf
@@ -107,53 +98,123 @@ class Subject:
             raise InputError(f"nothing is dropped: no example shows a piece of section '{self.sections[section]}'")
         slots = opened.slots.copy()
         slots[:, section] = NONE
-        return self.encoded(plan, shelf, replace(opened, slots=slots), np.flatnonzero(had))
+        rows = self.encoded(plan, shelf, replace(opened, slots=slots))
+        return [rows[number] for number in np.flatnonzero(had)]
+
+    def batch(self, rows: Sequence[Item]) -> dict[str, Tensor]:
+        """Examples as one batch, padded on the right, on the device of the model."""
+        padded = Collator(pad_id_of(self.encoder.tokenizer), len(rows)).pad(rows)
+        return {name: tensor.to(self.device) for name, tensor in padded.items()}
+
+
+def open_subject(
+    path: str | Path, data: Path | None = None, task: TaskConfig | None = None, seed: int | None = None
+) -> Subject:
+    """A run's model on the run's own exam, or any checkpoint on the given data or task.
+
+    Exams of the task are on strings drawn apart from those of training.
+    """
+    return _loaded(path, *_examples(path, data, task), seed)
+
+
+def open_even(
+    path: str | Path, length: int | None = None, task: TaskConfig | None = None, seed: int | None = None
+) -> Subject:
+    """The same on translations of one length (the longest of the task, by default).
+
+    Places of different examples can then be averaged.
+    """
+    config, source = _examples(path, None, task)
+    translations = translations_of(source, str(path))
+    length = translations.lengths[1] if length is None else length
+    return _loaded(path, config, replace(translations, lengths=(length, length)), seed)
+
+
+def open_base(path: str | Path, subject: Subject) -> Subject:
+    """Another model on the examples of a subject that was trained from it; both must have the same tokenizer."""
+    config = finished_config(located(path)).model if is_run(path) else ModelConfig()
+    model, tokenizer = load_placed(str(path), config.dtype)
+    check_tokenizers(tokenizer, subject.encoder.tokenizer)
+    return replace(subject, name=str(path), model=model)
+
+
+def check_tokenizers(one: Any, other: Any) -> None:
+    if one.get_vocab() != other.get_vocab():
+        raise InputError(
+            f"the checkpoints have different tokenizers, of {len(one.get_vocab())} and {len(other.get_vocab())} words: "
+            "stitch a model with the one that it was trained from"
+        )
 
 
 def is_run(path: str | Path) -> bool:
-    """Whether a path or a reader's name is a run's, with a config that says what was trained on."""
+    """Whether a path or a reader's name is a run's, with a config that says what it was trained on."""
     folder = located(path)
     return (folder / "config.json").is_file() and (folder / "model").is_dir()
 
 
-def open_subject(
-    path: str | Path,
-    data: Path | None = None,
-    task: TaskConfig | None = None,
-    lengths: tuple[int, int] | None = None,
-    seed: int | None = None,
-) -> Subject:
-    """A run's model on the run's own exam, or any checkpoint on the given data or task.
-
-    Exams of the task are on strings drawn apart from those of training. `lengths` asks for strings of other lengths.
-    """
+def _examples(path: str | Path, data: Path | None, task: TaskConfig | None) -> tuple[RunConfig, Source]:
+    """The config of a run, or one for a checkpoint that has none, and the examples to probe it on."""
     if data is not None and task is not None:
         raise InputError("both data and a task are given: probe on one of them")
-    name, path = str(path), located(path)
     if is_run(path):
-        run = RunFolder(path)
-        config = validated(RunConfig, run.read("config.json"))
-        if damage := run.damage():
-            raise InputError(f"{path} cannot be used: {'; '.join(damage[:3])}")
-        if data is None and task is None:
-            task = config.task
+        config = finished_config(located(path))
+        task = config.task if data is None and task is None else task
     elif data is None and task is None:
         what = "is not the folder of a run" if Path(path).exists() else "is no folder here, or not one of a run"
-        raise InputError(f"{name} {what}, so say what to probe it on: data, or a task")
+        raise InputError(f"{path} {what}, so say what to probe it on: data, or a task")
     else:
-        shown = {"curriculum": SHOWN} if task is not None else {"curriculum": Curriculum(order="given")}
-        config = RunConfig(**({"task": task} if task is not None else {"data": data}), **shown)
-    source: Source
+        config = RunConfig(data=data, task=task, curriculum=SHOWN if data is None else Curriculum(order="given"))
     if data is not None:
-        source = records_of(config, data)
-    elif task is not None:
-        if lengths is not None:
-            task = task.model_copy(update={"lengths": lengths})
-        source = task_source(task, 2**31, EXAM_START)  # as many as a probe asks for
-    else:
-        source = recorded_source(Path(path), config)
-    model, tokenizer = load_placed(name, config.model.dtype)
+        return config, records_of(config, data)
+    if task is not None:
+        return config, task_source(task, TASK_EXAMPLES, EXAM_START)
+    return config, recorded_source(located(path), config)
+
+
+def _loaded(path: str | Path, config: RunConfig, source: Source, seed: int | None) -> Subject:
+    model, tokenizer = load_placed(str(path), config.model.dtype)
     window = config.training.max_length or window_of(model)
-    encoder = encoder_for(config, tokenizer, source, window, recorded_date(Path(path)) if is_run(path) else None)
+    today = recorded_date(located(path)) if is_run(path) else None
     trained_on = config.samples if is_run(path) and config.reading is None else None
-    return Subject(name, model, encoder, source, config.curriculum, config.seed if seed is None else seed, trained_on)
+    encoder = encoder_for(config, tokenizer, source, window, today)
+    return Subject(
+        str(path), model, encoder, source, config.curriculum, config.seed if seed is None else seed, trained_on
+    )
+
+
+# What probes ask of a source and of a model, where these have no method for it yet.
+
+
+def translations_of(source: Source, name: str) -> Translations:
+    """The source as translations, whose rules have images that can be changed."""
+    if source.task is None:
+        raise InputError(f"{name} is not about the translation task: this probe needs rules and their images")
+    return cast(Translations, source)
+
+
+def section_names(source: Source) -> list[str]:
+    """Names of the sections of the book; the number of a section that examples name differently or not at all."""
+    books = source.section_names(np.arange(0, len(source), max(1, len(source) // 32)))
+    named = [{book[k] for book in books if k < len(book)} for k in range(max(map(len, books)))]
+    return [names.pop() if len(names) == 1 and "" not in names else f"{k + 1}" for k, names in enumerate(named)]
+
+
+def ends_on_answer(source: Translations) -> bool:
+    """Whether the output at the last thinking token predicts the first token of the answer."""
+    return source.format.complete
+
+
+def levels_and_chars(model: Any, source: Translations) -> tuple[int, int] | None:
+    """The task of a model of which it is known which layer ends a level; None for all other models."""
+    task = family_of(model.config.model_type).task(model.config.to_dict())
+    return (task["depth"], task["chars"]) if task is not None and source.text == "composite" else None
+
+
+def last_layer_of_level(level: int) -> int:
+    """The layer that ends a level of a student, which has two for each; both count from 0."""
+    return 2 * level + 1
+
+
+def guessed_characters(model: Any, state: Tensor) -> Tensor:
+    """What the model's own norm and head make of a state: logits of its two characters, [..., 2, n]."""
+    return model.lm_head.characters(model.model.norm(state)).float()
