@@ -23,7 +23,8 @@ from openbook.base.errors import InputError, nearest
 
 if TYPE_CHECKING:
     from openbook.book.source import Source
-    from openbook.paper.reproduce import Reproduction
+    from openbook.paper.experiment import Scale
+    from openbook.paper.reproduce import Outcome
     from openbook.task.source import Translations
     from openbook.training.config import RunConfig
     from openbook.training.encode import Encoder
@@ -294,7 +295,7 @@ class Audit:
         return self.report["verdict"]
 
 
-def reproduce(*names: str, scale: str = "laptop", out: Path | str | None = None, **options: Any) -> Reproduction:
+def reproduce(*names: str, scale: Scale = "laptop", out: Path | str | None = None, **options: Any) -> Outcome:
     """Reproduce the paper's figures and tables, or the named ones; what is finished is kept."""
     from openbook.paper.reproduce import reproduce
 

@@ -13,10 +13,12 @@ from typing import Any
 
 import pytest
 
+from openbook.base.jobs import Event
 from openbook.cli import main
 from openbook.figures.charts import Chart
 from openbook.figures.svg import file_svg
-from openbook.paper import select
+from openbook.paper import EXPERIMENTS, reproduce
+from openbook.paper.reproduce import JobProgress
 from openbook.training.folder import RunFolder
 
 EXECUTABLE = [sys.executable, "-m", "openbook.cli"]
@@ -75,16 +77,18 @@ def test_finished_experiments_are_published_and_others_named(
     assert stored["command"] == "openbook reproduce surrogate-dynamics --scale smoke"
     rows = sorted((tmp_path / "out" / "rows" / "surrogate-dynamics").glob("*.json"))
     assert sorted(map(str, stored["units"])) == sorted(str(json.loads(path.read_text())) for path in rows)
-    (experiment,) = select(["surrogate-dynamics"])
+    experiment = EXPERIMENTS["surrogate-dynamics"]
     (chart,) = (
         c for c in experiment.draw([r for u in stored["units"] for r in u["rows"]]) if c.name == experiment.name
     )
     assert isinstance(chart, Chart) and (shown / "surrogate-dynamics.svg").read_text() == file_svg(chart)
     key = f"surrogate-dynamics {rows[0].stem}"
-    monkeypatch.setattr("openbook.cli.reproduce._carry_out", lambda *_: {key: "broke"})  # its old rows are there
+    monkeypatch.setattr(  # its old rows are there
+        reproduce, "run_missing", lambda jobs, *_: [(Event("failed", key), JobProgress(jobs, 1, failed={key: "broke"}))]
+    )
     again, _ = told(*CHEAP, "--out", tmp_path / "out", "--again", "--publish", shown)
     assert again["not_published"] == ["surrogate-dynamics"] and len(again["published"]) == 1
-    monkeypatch.setattr("openbook.cli.reproduce._carry_out", lambda *_: {})  # as if nothing could be done
+    monkeypatch.setattr(reproduce, "run_missing", lambda *_: [])  # as if nothing could be done
     rows[0].unlink()
     before = (shown / "surrogate-dynamics.json").read_bytes()
     main([*CHEAP, "--out", str(tmp_path / "out"), "--publish", str(shown)])
@@ -102,6 +106,16 @@ def test_the_list_says_what_there_is(told: Any, tmp_path: Path) -> None:
     assert len(listed["experiments"]) == 14 and all(row["units"] > 0 for row in listed["experiments"])
     assert listed["scales"] == ["smoke", "laptop", "overnight", "paper"]
     assert not (tmp_path / "rows").exists()
+
+
+def test_a_study_is_listed_and_planned_like_an_experiment(told: Any, refused: Any, tmp_path: Path) -> None:
+    study = Path(__file__).parents[2] / "studies" / "five-levels-rates.yaml"
+    call = ("reproduce", "--study", study, "--out", tmp_path)
+    listed, code = told(*call, "--scale", "overnight", "--list")
+    assert code == 0 and [(row["name"], row["units"]) for row in listed["experiments"]] == [("five-levels-rates", 16)]
+    planned, _ = told(*call, "translation", "--scale", "overnight", "--dry-run")
+    assert {job["job"].partition(":")[0] for job in planned["jobs"]} == {"teach", "five-levels-rates", "translation"}
+    assert "has nothing at scale laptop: use --scale overnight" in refused(*call)
 
 
 def test_a_dry_run_of_the_papers_scale_checks_every_config(told: Any, tmp_path: Path) -> None:
@@ -124,6 +138,7 @@ def test_a_dry_run_of_the_papers_scale_checks_every_config(told: Any, tmp_path: 
         (["gap", "--out", "file"], "file is a file"),
         (["gap", "--publish", "file"], "file is a file: name a folder with --publish"),
         (["gap", "--reader", "."], "not a student"),
+        (["--study", "absent.yaml"], "absent.yaml"),
         (["--scale", "huge"], "--scale"),
         (["sample-efficiency", "--scale", "paper"], "there is no GPU"),
     ],

@@ -44,7 +44,7 @@ def test_the_grid_is_every_combination(tmp_path: Path) -> None:
         ({"seed": []}, "grid.seed is empty"),
         ({"sed": [1]}, "did you mean 'seed'"),
         ({"samples": [8, -1]}, "samples=-1"),
-        ({"seed": [1, 1]}, "same name"),
+        ({"seed": [1, 1]}, "same folder"),
     ],
 )
 def test_a_bad_grid_is_refused_before_anything_runs(grid: dict, complaint: str, tmp_path: Path) -> None:
@@ -53,19 +53,19 @@ def test_a_bad_grid_is_refused_before_anything_runs(grid: dict, complaint: str, 
 
 
 def test_settings_lie_over_the_config_group_by_group(tmp_path: Path) -> None:
-    told = {"config": "tiny-mlt-stage2", "grid": {"seed": [0]}}
-    (plain,) = members(validated(SweepConfig, told), tmp_path)
+    values = {"config": "tiny-mlt-stage2", "grid": {"seed": [0]}}
+    (plain,) = members(validated(SweepConfig, values), tmp_path)
     settings = {"training": {"epochs": 2}, "exam.samples": 8}
-    (changed,) = members(validated(SweepConfig, {**told, "settings": settings}), tmp_path)
+    (changed,) = members(validated(SweepConfig, {**values, "settings": settings}), tmp_path)
     assert changed.config.exam.samples == 8
     assert changed.config.training == plain.config.training.model_copy(update={"epochs": 2})
 
 
 def test_settings_of_a_curriculum_lie_over_the_one_that_the_config_names(tmp_path: Path) -> None:
     (tmp_path / "run.yaml").write_text("curriculum: no-context\n")
-    told = {"config": str(tmp_path / "run.yaml"), "grid": {"seed": [0]}}
+    values = {"config": str(tmp_path / "run.yaml"), "grid": {"seed": [0]}}
     grouped, dotted = (
-        members(validated(SweepConfig, {**told, "settings": settings}), tmp_path)[0].config.curriculum
+        members(validated(SweepConfig, {**values, "settings": settings}), tmp_path)[0].config.curriculum
         for settings in ({"curriculum": {"order": "given"}}, {"curriculum.order": "given"})
     )
     assert grouped == dotted and grouped.order == "given"
@@ -74,8 +74,8 @@ def test_settings_of_a_curriculum_lie_over_the_one_that_the_config_names(tmp_pat
 
 def test_presets_of_a_grid_take_the_place_of_the_config_s(tmp_path: Path) -> None:
     (tmp_path / "run.yaml").write_text("curriculum: {preset: anneal, drop: '0@0,1@0.8', order: given}\n")
-    told = {"config": str(tmp_path / "run.yaml"), "grid": {"curriculum.preset": ["anneal", "no-context"]}}
-    found = [member.config.curriculum for member in members(validated(SweepConfig, told), tmp_path)]
+    values = {"config": str(tmp_path / "run.yaml"), "grid": {"curriculum.preset": ["anneal", "no-context"]}}
+    found = [member.config.curriculum for member in members(validated(SweepConfig, values), tmp_path)]
     assert found == [curriculum_named(name, order="given") for name in ("anneal", "no-context")]
 
 
@@ -104,7 +104,7 @@ def test_a_sweep_runs_skips_what_is_done_and_names_failures(tmp_path: Path, caps
     before = (folder / "sweep.json").read_text()
     file.write_text(SETTINGS.replace("samples: 16", "samples: 24") + "  seed: [0]\n  training.max_length: [64]\n")
     capsys.readouterr()
-    assert main(command) == 2  # what is done was told something else
+    assert main(command) == 2  # the finished run had other settings
     assert "finished, but with other settings: samples was 16, is 24" in capsys.readouterr().err
     assert (folder / "sweep.json").read_text() == before
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from openbook.base.errors import InputError
-from openbook.paper.built_efficiency import NAMES, configs, grid, measure, published_rows
+from openbook.paper.built_efficiency import EXPERIMENT, NAMES, grid, measure, published_rows
 from openbook.paper.curricula import CURVES
 
 
 @pytest.mark.parametrize("scale", ["smoke", "laptop", "overnight", "paper"])
 def test_a_scale_is_the_grid_without_sizes_of_its_own(scale) -> None:
     units = grid(scale)
-    assert units == configs(scale)
+    assert units == EXPERIMENT.units(scale)
     assert {unit.config["curve"] for unit in units} == set(NAMES)
     assert len({str(unit.config) for unit in units}) == len(units)
 

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.paper import rows as made
 
-from openbook.paper import EXPERIMENTS, plain, select
+from openbook.paper import EXPERIMENTS
 from openbook.paper.efficiency_claims import fewer, first_passed
+from openbook.paper.study import best_runs, load_study
+
+STUDIES = {
+    study.name: study for study in map(load_study, sorted((Path(__file__).parents[2] / "studies").glob("*.yaml")))
+}
+ALL = {**EXPERIMENTS, **STUDIES}
 
 CHANCE = {1000: 0.125, 2000: 0.125, 4000: 0.125}
 # experiment, rows in which its claims hold, then rows with the control's in their place and words of the claim to fail
@@ -134,8 +141,7 @@ def test_a_bound_for_every_depth_is_not_judged_from_a_few_and_falls_with_the_rat
 
 
 def verdicts(name: str, rows: list[dict[str, Any]]) -> dict[str, str]:
-    (experiment,) = select([name])
-    return {claim.claim: claim.verdict for claim in experiment.claims(rows)}
+    return {claim.claim: claim.verdict for claim in ALL[name].claims(rows)}
 
 
 @pytest.mark.parametrize(("name", "rows", "controls"), WORLDS, ids=[world[0] for world in WORLDS])
@@ -150,7 +156,8 @@ def test_claims_hold_where_they_are_true_and_fail_on_the_controls_rows(
 
 
 def test_every_experiment_with_claims_is_among_the_worlds() -> None:
-    assert {world[0] for world in WORLDS} == {experiment.name for experiment in EXPERIMENTS} - {"translation"}
+    judged = {name for name, experiment in ALL.items() if experiment.claims([])}
+    assert {world[0] for world in WORLDS} == judged - {"translation"} and set(EXPERIMENTS) <= judged
 
 
 def test_a_translation_that_does_not_come_back_is_found_out() -> None:
@@ -158,10 +165,11 @@ def test_a_translation_that_does_not_come_back_is_found_out() -> None:
     assert set(verdicts("translation", [row]).values()) == {"fails"}
 
 
-@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda experiment: experiment.name)
+@pytest.mark.parametrize("experiment", ALL.values(), ids=ALL)
 def test_without_rows_nothing_is_claimed_and_nothing_drawn(experiment: Any) -> None:
     found = experiment.claims([])
-    assert found and all(claim.verdict == "unclear" for claim in found)
+    assert found or experiment.name in STUDIES
+    assert all(claim.verdict == "unclear" for claim in found)
     assert all(claim.threshold for claim in found)
     assert experiment.draw([]) == []
 
@@ -205,8 +213,11 @@ def test_fixed_dropout_is_judged_where_it_was_given_the_most() -> None:
 
 def test_a_factor_is_not_told_of_the_seeds_that_arrive_alone() -> None:
     lost = [{**row, "seed": 1, "accuracy": 0.85} for row in made.efficiency() if row["curve"] == "anneal"]
-    (experiment,) = select(["sample-efficiency"])
-    (claim,) = [claim for claim in experiment.claims([*made.efficiency(), *lost]) if "10x less" in claim.claim]
+    (claim,) = [
+        claim
+        for claim in EXPERIMENTS["sample-efficiency"].claims([*made.efficiency(), *lost])
+        if "10x less" in claim.claim
+    ]
     assert claim.numbers["times as many"] == "seed 0: more than 20.0; seed 1: its sizes do not tell"
 
 
@@ -214,8 +225,7 @@ def test_a_factor_is_not_told_of_the_seeds_that_arrive_alone() -> None:
 def test_charts_say_in_words_what_is_to_be_seen(name: str, rows: list[dict[str, Any]]) -> None:
     from openbook.figures.charts import Chart
 
-    (experiment,) = select([name])
-    drawn = experiment.draw(rows)
+    drawn = ALL[name].draw(rows)
     assert drawn
     for chart in drawn:
         assert chart.title
@@ -229,7 +239,7 @@ def test_plain_fine_tuning_is_told_by_its_better_run_and_by_its_way() -> None:
     rows = made.plain(slow=0.95)
     (plain,) = [row for row in rows if row["curve"] == "no-context" and row["rate"] == 0.01]
     plain["curve_by_step"] = [{"step": step, "closed_book": step / 10} for step in range(1, 11)]
-    (experiment,) = select(["five-levels-plain"])
+    experiment = STUDIES["five-levels-plain"]
     before = {**plain, "samples": 10 * 4000, "accuracy": 0.5, "curve_by_step": []}
     (claim,) = experiment.claims([*rows, before])
     assert claim.verdict == "holds" and claim.numbers["first passed, seed 0"] == 0.9 * 20 * 4000
@@ -251,20 +261,20 @@ def test_a_longer_run_that_is_worse_takes_nothing_back_and_is_no_evidence() -> N
         *(("anneal", seed, 4000, 0.99) for seed in range(3)),
         *(("no-context", seed, n, a) for seed in range(3) for n, a in ((40_000, 0.95), (80_000, 0.3))),
     )
-    kept = plain.best(rows)
+    kept = best_runs(rows)
     assert {(one["curve"], one["samples"], one["accuracy"]) for one in kept} == {
         ("anneal", 4000, 0.99), ("no-context", 40_000, 0.95)
     }  # fmt: skip
-    assert sorted(map(repr, kept)) == sorted(map(repr, plain.best(rows[::-1])))
+    assert sorted(map(repr, kept)) == sorted(map(repr, best_runs(rows[::-1])))
     rows[-1]["accuracy"] = 0.97  # one seed gains: that counts for it and for no other
-    long = [one for one in plain.best(rows) if one["samples"] == 80_000]
+    long = [one for one in best_runs(rows) if one["samples"] == 80_000]
     assert [(one["seed"], one["accuracy"]) for one in long] == [(2, 0.97)]
 
 
 def test_one_seed_that_gains_by_chance_at_a_bad_rate_is_no_evidence_for_the_others() -> None:
     found = [("no-context", seed, n, a) for n, ends in ((20_000, (0.6, 0.6, 0.13)), (40_000, (0.2, 0.2, 0.14)))
              for seed, a in enumerate(ends)]  # fmt: skip
-    (claim,) = plain.claims([*annealed(3), *points(*found)])
+    (claim,) = STUDIES["five-levels-plain"].claims([*annealed(3), *points(*found)])
     assert claim.verdict == "unclear" and "seed 0: more than 5.0" in str(claim.numbers["times as many"])
 
 

@@ -66,6 +66,6 @@ def test_readers_that_write_are_not_mixed_up_with_those_that_do_not(tmp_path: Pa
 
 def test_the_paper_alone_asks_another_model() -> None:
     for scale in SCALES:
-        units = [unit for unit in EXPERIMENT.configs(scale) if unit.config["subject"] == "text"]
+        units = [unit for unit in EXPERIMENT.units(scale) if unit.config["subject"] == "text"]
         assert all((unit.readers == [WRITER]) == (scale != "paper") for unit in units)
-        assert len({str(unit.config) for unit in units}) == len(units)
+        assert len({str(unit.to_json()) for unit in units}) == len(units)

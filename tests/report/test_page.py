@@ -15,10 +15,10 @@ from openbook.figures.svg import file_svg
 from openbook.paper import EXPERIMENTS, select
 from openbook.paper.models import Models
 from openbook.paper.page import write_page
-from openbook.paper.reproduce import plan
+from openbook.paper.reproduce import plan_reproduction
 from openbook.paper.results import unit_path, write_unit
 
-LAPTOP = [experiment for experiment in EXPERIMENTS if experiment.configs("laptop")]
+LAPTOP = [experiment for experiment in EXPERIMENTS.values() if experiment.units("laptop")]
 MADE_UP = {
     "sample-efficiency": made.efficiency(),
     "context-reliance": made.reliance(),
@@ -40,7 +40,7 @@ MADE_UP = {
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A page of all experiments, from rows that are made up; one unit is damaged and many are missing."""
     out = tmp_path_factory.mktemp("results")
-    planned = plan([], "laptop", out)
+    planned = plan_reproduction([], "laptop", out)
     for experiment in planned.experiments:
         jobs = [job for job in planned.jobs if getattr(job, "experiment", "") == experiment.name]
         rows = MADE_UP.get(experiment.name)

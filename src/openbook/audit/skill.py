@@ -29,7 +29,7 @@ from openbook.audit.secret import all_pieces, answer_of
 from openbook.audit.solving import BATCH, Ints, TaskSkill, unshifted
 from openbook.audit.tuning import Practice
 from openbook.base.randomness import generator
-from openbook.book.shelf import CODE, 
+from openbook.book.shelf import CODE
 from openbook.book.source import Source
 from openbook.book.text import Kind
 from openbook.curriculum import Curriculum, SamplingPlan

@@ -13,8 +13,10 @@ from __future__ import annotations
 
 import functools
 import importlib
+import importlib.util
 import os
-import runpy
+import re
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import TypeVar
@@ -76,10 +78,10 @@ def load_plugin(path: Path) -> None:
     """Run a Python file of the user's, which registers what it defines; processes started later run it, too."""
     if not path.is_file():
         raise InputError(f"--plugin {path}: there is no such file")
+    _run_once(path.resolve())
     known = os.environ.get(PLUGINS, "").split(os.pathsep)
     if str(path.resolve()) not in known:
         os.environ[PLUGINS] = os.pathsep.join([*filter(None, known), str(path.resolve())])
-    _run_once(path.resolve())
 
 
 def load_known_plugins() -> None:
@@ -90,8 +92,13 @@ def load_known_plugins() -> None:
 
 @functools.cache
 def _run_once(path: Path) -> None:
+    name = re.sub(r"\W", "_", f"openbook_plugin_{path}")  # by which pickle finds its functions in other processes
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise InputError(f"--plugin {path}: a plugin is a Python file whose name ends in .py")
+    sys.modules[name] = module = importlib.util.module_from_spec(spec)
     try:
-        runpy.run_path(str(path), run_name="openbook_plugin")
+        spec.loader.exec_module(module)
     except InputError:
         raise
     except Exception as error:  # whatever the user's code raises is theirs to mend

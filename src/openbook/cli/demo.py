@@ -27,20 +27,20 @@ PIECES_SHOWN = 4
 
 
 def demo(*, folder: Path = Path("demo"), seed: int = 0, json: Annotated[bool, Parameter(negative="")] = False) -> None:
-    """A guided first look, in a minute.
+    """Take a first look at the task, in a minute.
 
-    Translates one string, writes a small dataset and shows three of its records.
+    It translates one string, writes a small dataset, and shows three of its records.
 
-    Example: `openbook demo --folder demo`
+        openbook demo --folder demo
 
     Parameters
     ----------
-    folder:
-        Where the dataset is written; an earlier demo there is replaced.
-    seed:
-        Determines everything that is random.
-    json:
-        One JSON object instead of the tour.
+    folder
+        Folder for the dataset; the dataset of an earlier demo is replaced.
+    seed
+        Seed of the phrasebooks and the strings.
+    json
+        Print one JSON object on standard output instead of the tour.
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)

@@ -10,8 +10,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from openbook.base.console import emit_json, out, progress
+from openbook.base.errors import InputError
 
-EXIT_FAILED = 1  # some run failed; the table says which
+EXIT_FAILED = 1  # a run failed; the table names it
 
 
 def sweep(
@@ -23,41 +24,36 @@ def sweep(
     option: Annotated[list[str], Parameter(negative="", consume_multiple=True)] = [],  # noqa: B006
     json: bool = False,
 ) -> int:
-    """Carry out a grid of runs, and put their results into one table.
+    """Train one run for every combination of some settings, and put the results into one table.
 
-    The file names a config, settings over it, and a grid of values; every combination is a run in a folder of its own.
-    What is finished is skipped, what was interrupted goes on where it was, and a failure is named and stops nothing.
+    The file has a `grid` with the values to try, and can have a `config` and `settings` that all runs share. Every run
+    has a folder of its own. Repeat the command to continue: finished runs are skipped, and interrupted runs go on
+    where they stopped. A run that fails is named in the table and does not stop the others.
 
         openbook sweep sweep.yaml --out runs/sweep --jobs 2
 
     Parameters
     ----------
     file
-        YAML with `grid` (setting -> list of values), and if wanted `config` and `settings`.
+        YAML file with `grid` (setting -> list of values), and optionally `config` and `settings`.
     out_folder
         Folder of the sweep.
     executor
-        local (processes on this machine) or slurm.
+        Where the runs are trained: local (this machine) or slurm (a cluster).
     jobs
-        Runs at a time.
+        Number of runs at the same time.
     option
-        A setting for the cluster as key=value, for instance slurm_partition=gpu.
+        Setting of the cluster as key=value, for instance slurm_partition=gpu.
     json
-        One JSON object on standard output.
+        Print one JSON object on standard output.
     """
-    from openbook.base.errors import InputError
     from openbook.comparison.sweep import SweepConfig, members, run_sweep
     from openbook.training.settings import read_yaml, validated
 
     if not file.is_file():
         raise InputError(f"{file}: no such file; a sweep is a YAML file with a `grid`")
     config = validated(SweepConfig, read_yaml(file))
-    options: dict[str, Any] = {}
-    for setting in option:
-        key, equals, value = setting.partition("=")
-        if not equals:
-            raise InputError(f"'{setting}' is not a setting: write it as key=value")
-        options[key] = int(value) if value.isdigit() else value
+    options = dict(_key_and_value(setting) for setting in option)
     with progress("runs", len(members(config, out_folder))) as advance:
         rows = run_sweep(config, out_folder, executor, jobs, options, lambda row: advance(1, note=row["name"]))
     failed = [row for row in rows if row["status"] != "done"]
@@ -68,12 +64,19 @@ def sweep(
     return EXIT_FAILED if failed else 0
 
 
+def _key_and_value(setting: str) -> tuple[str, Any]:
+    key, equals, value = setting.partition("=")
+    if not equals:
+        raise InputError(f"--option {setting}: write it as key=value")
+    return key, int(value) if value.isdigit() else value
+
+
 def _show(rows: list[dict[str, Any]], keys: list[str]) -> None:
     headers = [key.rpartition(".")[2] for key in keys]
     table = Table(*headers, "status", "closed book", "open book", "seconds", box=None, header_style="bold")
     for row in rows:
-        figures = [f"{row[name]:.3f}" if name in row else "" for name in ("closed_book", "open_book", "seconds")]
-        table.add_row(*(escape(str(row[key])) for key in keys), row["status"], *figures)
+        numbers = [f"{row[name]:.3f}" if name in row else "" for name in ("closed_book", "open_book", "seconds")]
+        table.add_row(*(escape(str(row[key])) for key in keys), row["status"], *numbers)
     out.print(table)
     for row in rows:
         if "error" in row:

@@ -1,14 +1,15 @@
 """Sweeps: a grid of runs from one YAML file, on this machine or on a SLURM cluster.
 
     config: tiny-mlt-stage2      # a config file or a shipped one; may be left out
-    settings:                    # over the config, for every run
+    settings:                    # these lie over the config in every run
       samples: 2000
     grid:                        # every combination is one run
       curriculum: [anneal, no-context]
       seed: [0, 1, 2]
 
-Every run is an ordinary run in a folder of its own, so a sweep that is given again skips what is finished, takes up
-what was interrupted, and tries once more what failed. One failure does not stop the rest.
+Every run is an ordinary run in a folder of its own. The same sweep, started again, skips the runs that are finished,
+resumes those that were interrupted, and tries those that failed once more. One failure does not stop the rest.
+Both executors go through submitit: a local sweep is a process for each run, with as many threads as it can have.
 """
 
 from __future__ import annotations
@@ -26,15 +27,17 @@ from typing import Any, Literal
 
 from pydantic import Field
 
+from openbook.base.console import Bar, no_bar
 from openbook.base.errors import InputError
 from openbook.base.files import differences, write_json
 from openbook.training.config import RunConfig, Strict
-from openbook.training.folder import ERROR, RunFolder
+from openbook.training.folder import ERROR, MARKS, RunFolder, StartMode
+from openbook.training.resolve import resolve
 from openbook.training.settings import make_room, over, read_yaml, set_key, validated
 
 
 class SweepConfig(Strict):
-    """What the YAML file says."""
+    """The YAML file."""
 
     config: str | None = None
     settings: dict[str, Any] = Field(default_factory=dict)
@@ -46,16 +49,16 @@ class Member:
     """One run of a sweep."""
 
     name: str
-    values: dict[str, Any]  # its place in the grid
+    values: dict[str, Any]  # of the settings in the grid
     config: RunConfig
     folder: Path
 
 
 def members(sweep: SweepConfig, folder: Path) -> list[Member]:
-    """All runs of a sweep, each checked before any is begun."""
+    """All runs of a sweep; each config is checked before the first run starts."""
     empty = [key for key, values in sweep.grid.items() if not values]
     if not sweep.grid or empty:
-        raise InputError(f"grid{'.' + empty[0] if empty else ''} is empty: name the values to try")
+        raise InputError(f"grid{'.' + empty[0] if empty else ''} is empty: list the values to try")
     base = read_yaml(sweep.config) if sweep.config is not None else {}
     base = over(base, {key: value for key, value in sweep.settings.items() if "." not in key})
     dotted = {key: value for key, value in sweep.settings.items() if "." in key}
@@ -66,67 +69,78 @@ def members(sweep: SweepConfig, folder: Path) -> list[Member]:
         make_room(settings, {**dotted, **values})
         for key, value in {**dotted, **values}.items():
             set_key(settings, key, value)
-        name = ",".join(f"{key.rpartition('.')[2]}={_plain(value)}" for key, value in values.items())
+        name = ",".join(f"{key.rpartition('.')[2]}={_file_name(value)}" for key, value in values.items())
         try:
-            config = validated(RunConfig, settings)
+            config = resolve(settings)
         except InputError as error:
             raise InputError(f"{name}: {error}") from None
         result.append(Member(name, values, config, folder / name))
     if len({member.name for member in result}) < len(result):
-        raise InputError("two runs of the grid have the same name: their values differ too little to be folders")
+        raise InputError(
+            "two runs of the grid would have the same folder: remove values that are given twice or look alike"
+        )
     return result
 
 
-def _plain(value: Any) -> str:
+def _file_name(value: Any) -> str:
     """A value as part of a folder's name."""
     text = value.get("preset", json.dumps(value)) if isinstance(value, dict) else str(value)
     return re.sub(r"[^\w.:+-]+", "-", text)[:60]
 
 
-def carry_out_member(settings: dict[str, Any], folder: str, threads: int) -> None:
-    """What a job does: one run, begun or taken up again; a failure is written down beside it."""
+def start_or_resume(config: RunConfig, folder: Path, bar: Bar = no_bar) -> dict[str, Any]:
+    """Train the run that a config describes, or resume it if it is in the folder; returns its result."""
+    from openbook.training.run import execute
+
+    return execute(config, folder, StartMode(resume=all((folder / name).exists() for name in MARKS)), bar=bar)
+
+
+def train_member(settings: dict[str, Any], folder: Path, threads: int) -> None:
+    """Start or resume one run, in a process of its own; a failure is written down beside it."""
     import torch
 
     if threads:
         torch.set_num_threads(threads)
-    config, path = validated(RunConfig, settings), Path(folder)
-    if config.reading is not None:
-        from openbook.student.prepare import carry_out_reading as carry_out
-    else:
-        from openbook.training.run import carry_out
-    (path / ERROR).unlink(missing_ok=True)
+    (folder / ERROR).unlink(missing_ok=True)
     try:
-        carry_out(config, path, resume=(path / "config.json").exists())
-    except Exception as error:  # whatever it was, it is told in the table, and the other runs go on
-        path.mkdir(parents=True, exist_ok=True)
-        write_json(path / ERROR, {"error": f"{type(error).__name__}: {error}"})
+        start_or_resume(validated(RunConfig, settings), folder)
+    except Exception as error:  # the table names it, and the other runs go on
+        _write_error(folder, f"{type(error).__name__}: {error}")
         raise
 
 
+def _write_error(folder: Path, error: str) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(folder / ERROR, {"error": error})
+
+
 def status(member: Member) -> dict[str, Any]:
-    """A row of the sweep's table."""
+    """A run as a row of the sweep's table."""
     row: dict[str, Any] = {"name": member.name, **member.values, "run": str(member.folder)}
     run = RunFolder(member.folder)
-    if not run.finished and (member.folder / ERROR).exists():
-        return {**row, "status": "failed", **json.loads((member.folder / ERROR).read_text(encoding="utf-8"))}
-    if not run.finished:
-        return {**row, "status": "unfinished" if member.folder.exists() else "missing"}
-    result = run.read("result.json")
-    kept = {name: result[name] for name in ("steps", "samples", "seconds", "chance") if name in result}
-    return {**row, "status": "done", **result["accuracy"], **kept}
+    if run.finished:
+        result = run.read("result.json")
+        kept = {name: result[name] for name in ("steps", "samples", "seconds", "chance") if name in result}
+        return {**row, "status": "done", **result["accuracy"], **kept}
+    if (member.folder / ERROR).exists():
+        return {**row, "status": "failed", **run.read(ERROR)}
+    return {**row, "status": "unfinished" if member.folder.exists() else "missing"}
 
 
-def _check_same(member: Member) -> None:
-    """Refuse a finished run that was told something else: its row would be taken for one of this sweep."""
-    if not RunFolder(member.folder).finished:
-        return
-    found = validated(RunConfig, RunFolder(member.folder).read("config.json"))
-    changes = differences(found.model_dump(mode="json"), member.config.model_dump(mode="json"))
-    if changes:
+def changed_settings(run: RunFolder, config: RunConfig) -> list[str]:
+    """How the settings of a run differ from a config."""
+    made_with = validated(RunConfig, run.read("config.json"))
+    return differences(made_with.model_dump(mode="json"), config.model_dump(mode="json"))
+
+
+def finished_as(run: RunFolder, config: RunConfig) -> bool:
+    """Whether a run is finished. One with other settings is refused: it would be taken for what was asked."""
+    if run.finished and (changes := changed_settings(run, config)):
         raise InputError(
-            f"{member.folder} is finished, but with other settings: {'; '.join(changes[:4])}. Name another folder with "
+            f"{run.folder} is finished, but with other settings: {'; '.join(changes[:4])}. Name another folder with "
             "--out, or remove it"
         )
+    return run.finished
 
 
 def run_sweep(
@@ -135,60 +149,53 @@ def run_sweep(
     executor: Literal["local", "slurm"] = "local",
     jobs: int = 1,
     options: dict[str, Any] | None = None,
-    told: Callable[[dict[str, Any]], None] = lambda row: None,
+    on_end: Callable[[dict[str, Any]], None] = lambda row: None,
 ) -> list[dict[str, Any]]:
-    """Carry out what is not done yet, `jobs` at a time; `told` hears of every run that ends. Returns the table."""
+    """Train what is missing, `jobs` runs at a time, and return the table; `on_end` gets the row of each run."""
     if jobs < 1:
-        raise InputError(f"--jobs is {jobs}: run at least one at a time")
-    everything = members(sweep, folder)
-    for member in everything:
-        _check_same(member)
+        raise InputError(f"--jobs is {jobs}: use at least 1")
+    planned = members(sweep, folder)
+    done = [member for member in planned if finished_as(RunFolder(member.folder), member.config)]
     folder.mkdir(parents=True, exist_ok=True)
-    with RunFolder(folder).lock():  # two calls would get in each other's way
-        return _carried_out(sweep, everything, folder, executor, jobs, options or {}, told)
+    with RunFolder(folder).lock():  # two calls would train the same runs
+        write_json(folder / "sweep.json", sweep.model_dump(mode="json"))
+        launcher = _launcher(folder, executor, options or {})
+        threads = max(1, (os.cpu_count() or 1) // jobs) if executor == "local" else 0
+        for member in done:
+            on_end(status(member))
+        _train_all(launcher, [member for member in planned if member not in done], jobs, threads, on_end)
+        rows = [status(member) for member in planned]
+        write_json(folder / "table.json", rows)
+    return rows
 
 
-def _carried_out(
-    sweep: SweepConfig,
-    everything: list[Member],
-    folder: Path,
-    executor: Literal["local", "slurm"],
-    jobs: int,
-    options: dict[str, Any],
-    told: Callable[[dict[str, Any]], None],
-) -> list[dict[str, Any]]:
+def _launcher(folder: Path, executor: Literal["local", "slurm"], options: dict[str, Any]) -> Any:
     import submitit
 
-    write_json(folder / "sweep.json", sweep.model_dump(mode="json"))
     try:
         launcher = submitit.AutoExecutor(folder=folder / "jobs", cluster=executor)
         launcher.update_parameters(**{"timeout_min": 60 * 24 * 3, **options})
     except (RuntimeError, NameError, TypeError, ValueError) as error:
         raise InputError(f"{executor} cannot be used: {error}") from None
-    threads = max(1, (os.cpu_count() or 1) // jobs) if executor == "local" else 0
-    waiting = [member for member in everything if status(member)["status"] != "done"]
-    for member in everything:
-        if member not in waiting:
-            told(status(member))
+    return launcher
+
+
+def _train_all(
+    launcher: Any, waiting: list[Member], jobs: int, threads: int, on_end: Callable[[dict[str, Any]], None]
+) -> None:
     running: list[tuple[Member, Any]] = []
     try:
         while waiting or running:
             while waiting and len(running) < jobs:
                 member = waiting.pop(0)
                 settings = member.config.model_dump(mode="json")
-                running.append((member, launcher.submit(carry_out_member, settings, str(member.folder), threads)))
+                running.append((member, launcher.submit(train_member, settings, member.folder, threads)))
             for member, job in [pair for pair in running if pair[1].done()]:
                 running.remove((member, job))
-                if not (member.folder / ERROR).exists() and not RunFolder(member.folder).finished:
-                    member.folder.mkdir(parents=True, exist_ok=True)
-                    write_json(
-                        member.folder / ERROR, {"error": f"the job ended without a word; see {job.paths.stderr}"}
-                    )
-                told(status(member))
+                if status(member)["status"] not in ("done", "failed"):
+                    _write_error(member.folder, f"the job ended without a message; see {job.paths.stderr}")
+                on_end(status(member))
             time.sleep(0.2)
     finally:
-        for _, job in running:  # interrupted: a run is told to stop, and has about a second to save itself
+        for _, job in running:  # interrupted: a run is asked to stop, and has about a second to save itself
             job.cancel()
-    rows = [status(member) for member in everything]
-    write_json(folder / "table.json", rows)
-    return rows

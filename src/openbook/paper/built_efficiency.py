@@ -25,7 +25,7 @@ GUESS = 0.05
 NAMES = ("anneal", "fixed:0.2", "no-context", "no-dropout", "wrong-context")
 
 
-def configs(scale: Scale) -> list[Unit]:
+def units(scale: Scale) -> list[Unit]:
     return grid(scale)
 
 
@@ -87,7 +87,7 @@ def measure(units: Sequence[Unit], processes: int, advance: Callable[..., object
             path.stem: UnitInFile(path.stem, unit.seconds, unit.config, path)
             for path, unit in zip(paths, units, strict=True)
         }
-        for event in jobs.carry_out(list(work.values()), processes, Path(folder, "workers.log")):
+        for event in jobs.run_jobs(list(work.values()), processes, Path(folder, "workers.log")):
             config = work[event.key].config
             if event.kind == "failed":
                 raise InputError(f"training on {config['samples']:,} samples ({config['curve']}): {event.note}")
@@ -170,7 +170,7 @@ EXPERIMENT = Experiment(
     paper="Figure 2, with the model of appendix H",
     story="The hand-built transformer can read any codebook from the start, so the paper's main figure can be had at "
     "its own task size without any pre-training: five levels, the paper's curricula, one epoch.",
-    configs=configs,
+    units=units,
     run=run,
     draw=draw,
     claims=claims,

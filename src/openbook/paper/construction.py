@@ -11,7 +11,7 @@ from openbook.paper.models import Models
 from openbook.report.claims import Claim, judge, unmeasured
 
 
-def configs(scale: Scale) -> list[Unit]:
+def units(scale: Scale) -> list[Unit]:
     depth, chars, strings, codebooks, seconds = {
         "smoke": (2, 3, 60, 4, 3.0),
         "laptop": (5, 10, 600, 20, 18.0),
@@ -102,7 +102,7 @@ EXPERIMENT = Experiment(
     story="The surrogate is not a fantasy: a real transformer with softmax attention and GELU can do the same. It is "
     "written down weight by weight and held against the oracle on random codebooks whose rules are all in the context, "
     "all in the weights, or divided between the two.",
-    configs=configs,
+    units=units,
     run=run,
     draw=draw,
     claims=claims,

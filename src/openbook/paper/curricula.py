@@ -1,15 +1,15 @@
-"""The six curves of the paper's main figure: their names, colours and how a student is taught under each."""
+"""The six curves of the paper's main figure: their names, their colours and how a student is taught under each."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from openbook.paper.experiment import Scale
-from openbook.paper.models import taught
+from openbook.paper.experiment import Scale, TaughtModel
+from openbook.paper.models import taught_student
 
-PAPER_SAMPLES = (10_000, 50_000, 100_000, 250_000, 500_000, 1_000_000)
+RATE = "training.matrix_learning_rate"
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Curve:
     label: str
     published: str  # its name in the published figure
     colour: int
-    curriculum: str  # what `openbook learn --curriculum` is told
+    curriculum: str  # the value of `openbook learn --curriculum`
     reads: bool = True
 
 
@@ -36,47 +36,66 @@ CURVES = {
     )
 }
 SMOKE: dict[str, Any] = {"depth": 2, "chars": 3, "task.lengths": [4, 6], "exam.samples": 16}
+# On five levels, annealing with the right book or a wrong one has a schedule that hides rules of one phrasebook at a
+# time first, and a student that cannot read learns with all its weights.
+FIVE_LEVELS: dict[str, dict[str, Any]] = {
+    "anneal": {"curriculum": "patient"},
+    "wrong-context": {"curriculum": "patient", "curriculum.wrong": True},
+    "no-icl": {"curriculum": "patient", "training.freeze": []},
+}
+# Fixed dropout does better at higher rates (studies/five-levels-rates.yaml); the others have that of `student-deep`.
+FIVE_LEVELS_RATE = {("fixed:0.2", 8): 0.096, ("fixed:0.2", 10): 0.048}
 
 
-def student(scale: Scale, name: str, samples: int, seed: int = 0, **settings: Any) -> dict[str, Any]:
+def student(scale: Scale, name: str, samples: int, seed: int = 0, **settings: Any) -> TaughtModel:
     """The model of a curve: a student of three levels, or at smoke scale a tiny one that cannot read."""
     curve = CURVES[name]
     if scale == "smoke":
-        return taught(curve.curriculum, samples, seed=seed, reads=False, **SMOKE, **settings)
+        return taught_student(curve.curriculum, samples, seed=seed, reads=False, **SMOKE, **settings)
     steps = -(-samples // 16)
-    watched = {"exam.every": max(1, steps // 4)}
-    return taught(curve.curriculum, samples, seed=seed, reads=curve.reads, **watched, **settings)
+    exams = {"exam.every": max(1, steps // 4)}
+    return taught_student(curve.curriculum, samples, seed=seed, reads=curve.reads, **exams, **settings)
 
 
-def llama(name: str, samples: int, chars: int, **settings: Any) -> dict[str, Any]:
+def deep_student(name: str, samples: int, chars: int = 8, seed: int = 0, **settings: Any) -> TaughtModel:
+    """The model of a curve on five levels: a student with the settings of `student-deep`."""
+    curve = CURVES[name]
+    rate = {RATE: FIVE_LEVELS_RATE[name, chars]} if (name, chars) in FIVE_LEVELS_RATE else {}
+    settings = {"curriculum": curve.curriculum, **FIVE_LEVELS.get(name, {}), **rate, **settings}
+    shape: dict[str, Any] = {"depth": 5, "chars": chars, "seed": seed, "reads": curve.reads}
+    return replace(taught_student(settings.pop("curriculum"), samples, **shape, **settings), base="student-deep")
+
+
+def llama(name: str, samples: int, chars: int, **settings: Any) -> TaughtModel:
     """The paper's own model of a curve: the shipped stage-2 config under another curriculum and size."""
     curve = CURVES[name]
     reader = f"llama-3b-stage1-n{chars}" if curve.reads else None
     start = {} if curve.reads else {"model.path": "meta-llama/Llama-3.2-3B-Instruct"}
-    told = {"curriculum": curve.curriculum, "samples": samples, **start, **settings}
-    return {"reader": reader, "base": f"llama-3b-stage2-n{chars}", "settings": told}
+    given = {"curriculum": curve.curriculum, "samples": samples, **start, **settings}
+    return TaughtModel(reader, given, base=f"llama-3b-stage2-n{chars}")
 
 
 def mean_by(rows: Iterable[Mapping[str, Any]], key: str, value: str = "accuracy") -> dict[Any, float]:
     """The mean of a value for each value of a key."""
-    return {where: sum(row[value] for row in found) / len(found) for where, found in _grouped(rows, key)}
+    return {where: sum(row[value] for row in group) / len(group) for where, group in grouped(rows, key)}
 
 
 def spread_by(rows: Iterable[Mapping[str, Any]], key: str) -> dict[Any, tuple[float, float]]:
-    """From the lowest lower to the highest upper bound for each value of a key: what seeds differ by is not hidden."""
+    """From the lowest lower to the highest upper bound for each value of a key, so that seeds are not averaged away."""
     return {
-        where: (min(row["low"] for row in found), max(row["high"] for row in found))
-        for where, found in _grouped(rows, key)
+        where: (min(row["low"] for row in group), max(row["high"] for row in group))
+        for where, group in grouped(rows, key)
     }
 
 
 def by_alphabet(rows: Iterable[Mapping[str, Any]]) -> dict[int, list[Any]]:
-    """Rows of each size of alphabet: another one is another task."""
-    return dict(_grouped(rows, "chars"))
+    """The rows of each size of alphabet: another one is another task."""
+    return dict(grouped(rows, "chars"))
 
 
-def _grouped(rows: Iterable[Mapping[str, Any]], key: str) -> list[tuple[Any, list[Mapping[str, Any]]]]:
-    grouped: dict[Any, list[Mapping[str, Any]]] = {}
+def grouped(rows: Iterable[Mapping[str, Any]], key: str) -> list[tuple[Any, list[Mapping[str, Any]]]]:
+    """The rows of each value of a key, in the order of the values."""
+    groups: dict[Any, list[Mapping[str, Any]]] = {}
     for row in rows:
-        grouped.setdefault(row[key], []).append(row)
-    return sorted(grouped.items())
+        groups.setdefault(row[key], []).append(row)
+    return sorted(groups.items())

@@ -26,7 +26,7 @@ DISTINCT = 10  # layers whose curves can be told apart
 POINTS = 120  # of a curve, as many as can be seen
 
 
-def configs(scale: Scale) -> list[Unit]:
+def units(scale: Scale) -> list[Unit]:
     sizes = {
         "smoke": [(2, 3, 1.0)],
         "laptop": [(5, 10, 1.5), (10, 10, 4.0), (20, 10, 10.0)],
@@ -148,7 +148,7 @@ EXPERIMENT = Experiment(
     story="The surrogate model is a transformer reduced to one matrix for each level. One rule at a time is dropped "
     "from its context, and gradient descent puts it into the weights. The share of rules that the weights hold is "
     "drawn against steps.",
-    configs=configs,
+    units=units,
     run=run,
     draw=draw,
     claims=claims,

@@ -19,39 +19,7 @@ DEEP = 3  # levels from which results are held against the paper's five
 TIE = 0.02  # closer than this is a tie
 FACTOR = 10  # "requiring 10x less samples"
 PATIENCE = 4  # times annealing's samples; published fixed dropout needs 2 (eight characters) or up to 3.3 times (ten)
-
-
-def claims(rows: Rows) -> list[Claim]:
-    """The main figure's caption and section 3.2, sentence by sentence, for each size of alphabet.
-
-    Two levels (smoke) say nothing about them.
-    """
-    found = by_alphabet(row for row in rows if row["depth"] >= DEEP)
-    if len(found) < 2:
-        return _claims(next(iter(found.values()), []))
-    return [
-        replace(claim, claim=f"{claim.claim} ({chars} characters)")
-        for chars, mine in found.items()
-        for claim in _claims(mine)
-    ]
-
-
-def _claims(rows: Rows) -> list[Claim]:
-    reached = {name: _reaches(rows, name) for name in CURVES}
-    return [
-        _order(rows, reached),
-        fewer(rows),
-        _perfect_without_context(rows, reached),
-        *necessary(rows),
-        _overlap(rows),
-    ]
-
-
-def necessary(rows: Rows, names: Iterable[str] | None = None) -> list[Claim]:
-    """What annealing has and the others (or these of them) lack, by runs on one dataset of the same size."""
-    return [_necessary(rows, name, NECESSARY[name]) for name in names or NECESSARY]
-
-
+LEARNING = ("anneal", "fixed:0.2")  # the curves that learn
 NECESSARY = {
     "no-context": "Context-enhanced learning greatly improves sample efficiency over plain fine-tuning.",
     "wrong-context": "Ablations show the necessity of correct context.",
@@ -60,23 +28,45 @@ NECESSARY = {
 }
 
 
-def _at_largest(rows: Rows, name: str) -> dict[str, Any] | None:
-    """The runs on the largest dataset that this curve and annealing have in common."""
-    return _at_most(rows, name, _sizes(rows, name) & _sizes(rows, "anneal"))
+def claims(rows: Rows) -> list[Claim]:
+    """The main figure's caption and section 3.2, sentence by sentence, for each size of alphabet.
+
+    Two levels (smoke) say nothing about them.
+    """
+    tasks = by_alphabet(row for row in rows if row["depth"] >= DEEP)
+    if len(tasks) < 2:
+        return _claims(next(iter(tasks.values()), []))
+    return [
+        replace(claim, claim=f"{claim.claim} ({chars} characters)")
+        for chars, ours in tasks.items()
+        for claim in _claims(ours)
+    ]
 
 
-def _at_most(rows: Rows, name: str, sizes: set[int]) -> dict[str, Any] | None:
-    """The runs of a curve on the largest of these datasets: the mean and the outer bounds."""
+def _claims(rows: Rows) -> list[Claim]:
+    return [_order(rows), fewer(rows), _perfect_without_context(rows), *necessary(rows), _overlap(rows)]
+
+
+def necessary(rows: Rows, names: Iterable[str] | None = None) -> list[Claim]:
+    """What annealing has and the others (or these of them) lack, by runs on one dataset of the same size."""
+    return [_necessary(rows, name, NECESSARY[name]) for name in names or NECESSARY]
+
+
+def _sizes(rows: Rows, name: str) -> set[int]:
+    return {row["samples"] for row in rows if row["curve"] == name}
+
+
+def _at_largest(rows: Rows, name: str, sizes: set[int]) -> dict[str, Any] | None:
+    """The runs of a curve on the largest of these datasets: their mean and the outer bounds."""
     if not sizes:
         return None
-    most = max(sizes)
-    mine = [row for row in rows if row["curve"] == name and row["samples"] == most]
-    (low, high), chance = spread_by(mine, "samples")[most], mine[0]["chance"]
-    accuracy = sum(row["accuracy"] for row in mine) / len(mine)
-    return {"samples": most, "accuracy": accuracy, "low": low, "high": high, "chance": chance}
+    size = max(sizes)
+    runs = [row for row in rows if row["curve"] == name and row["samples"] == size]
+    (low, high), accuracy = spread_by(runs, "samples")[size], mean_by(runs, "samples")[size]
+    return {"samples": size, "accuracy": accuracy, "low": low, "high": high, "chance": runs[0]["chance"]}
 
 
-def _reaches(rows: Rows, name: str) -> int | None:
+def _reached_at(rows: Rows, name: str) -> int | None:
     """The size from which on a curve has learned: a smaller one that did so by luck of its seeds does not count."""
     reached = None
     for size, accuracy in mean_by([row for row in rows if row["curve"] == name], "samples").items():
@@ -84,43 +74,39 @@ def _reaches(rows: Rows, name: str) -> int | None:
     return reached
 
 
-def _order(rows: Rows, reached: dict[str, int | None]) -> Claim:
+def _order(rows: Rows) -> Claim:
     claim = "Annealing learns the fastest, followed by fixed dropout."
     threshold = (
         f"mean accuracy over the sizes both have: annealing at least fixed's less {TIE:.0%}, every other curve below "
         f"both; one of the two reaches {LEARNED:.0%}; unclear while fixed is within {GUESS:.0%} of chance"
     )
-    names = [name for name in CURVES if any(row["curve"] == name for row in rows)]
-    others = [name for name in names if name not in ("anneal", "fixed:0.2")]
-    if not {"anneal", "fixed:0.2"} <= set(names) or not others:
+    names = [name for name in CURVES if _sizes(rows, name)]
+    others = [name for name in names if name not in LEARNING]
+    if not set(LEARNING) <= set(names) or not others:
         return unmeasured(claim, threshold, "annealing, fixed dropout and one other are needed")
-    numbers = {CURVES[name].label: _beside(rows, name) for name in names if name != "anneal"}
-    if reached["anneal"] is None and reached["fixed:0.2"] is None:
+    numbers = {CURVES[name].label: _beside_annealing(rows, name) for name in names if name != "anneal"}
+    if all(_reached_at(rows, name) is None for name in LEARNING):
         return judge(claim, False, numbers, threshold)
     both = _sizes(rows, "anneal") & _sizes(rows, "fixed:0.2")
     if not both:
         return unmeasured(claim, threshold, "annealing and fixed dropout have no size in common")
     fixed = _mean(rows, "fixed:0.2", both)
-    first, told_apart = _mean(rows, "anneal", both) >= fixed - TIE, abs(fixed - rows[0]["chance"]) > GUESS
+    first, above_chance = _mean(rows, "anneal", both) >= fixed - TIE, abs(fixed - rows[0]["chance"]) > GUESS
     last = all(
         _mean(rows, name, shared) < _mean(rows, better, shared)
         for name in others
-        for better in ("anneal", "fixed:0.2")
+        for better in LEARNING
         if (shared := _sizes(rows, name) & _sizes(rows, better))
     )
-    return judge(claim, first and last, numbers, threshold, enough=told_apart or not first)
-
-
-def _sizes(rows: Rows, name: str) -> set[int]:
-    return {row["samples"] for row in rows if row["curve"] == name}
+    return judge(claim, first and last, numbers, threshold, enough=above_chance or not first)
 
 
 def _mean(rows: Rows, name: str, sizes: set[int]) -> float:
-    found = mean_by([row for row in rows if row["curve"] == name and row["samples"] in sizes], "samples")
-    return sum(found.values()) / len(found)
+    means = mean_by([row for row in rows if row["curve"] == name and row["samples"] in sizes], "samples")
+    return sum(means.values()) / len(means)
 
 
-def _beside(rows: Rows, name: str) -> str:
+def _beside_annealing(rows: Rows, name: str) -> str:
     """Mean accuracy of a curve and of annealing over the sizes that both have."""
     if not (sizes := _sizes(rows, name) & _sizes(rows, "anneal")):
         return "no size in common with annealing"
@@ -135,15 +121,14 @@ def fewer(rows: Rows) -> Claim:
         "sizes that both had, and was there no sooner on the way of a longer run; fails if it needs fewer on every seed"
     )
     plain = [row for row in rows if row["curve"] == "no-context"]
-    annealing = _reaches(rows, "anneal")
+    annealing = _reached_at(rows, "anneal")
     if annealing is None or not plain:
         return unmeasured(claim, threshold, f"annealing did not reach {LEARNED:.0%}, or there is no plain run")
     times = ratio(rows, "no-context", "anneal", LEARNED)
-    seeds, there = {row["seed"] for row in plain}, {row["seed"] for row in plain if row["accuracy"] >= LEARNED}
-    most = max(row["samples"] for row in plain)
+    seeds, learned = {row["seed"] for row in plain}, {row["seed"] for row in plain if row["accuracy"] >= LEARNED}
     numbers = {
         "annealing reaches it at": annealing,
-        "plain fine-tuning": f"{len(there)} of {len(seeds)} seeds, with at most {most:,}",
+        "plain fine-tuning": f"{len(learned)} of {len(seeds)} seeds, with at most {max(_sizes(plain, 'no-context')):,}",
         "times as many": str(times),
     }
     early = min(first_passed(rows).values(), default=math.inf) < FACTOR * annealing
@@ -165,45 +150,45 @@ def first_passed(rows: Rows) -> dict[int, int]:
     return dict(sorted(passed.items()))
 
 
-def _perfect_without_context(rows: Rows, reached: dict[str, int | None]) -> Claim:
+def _perfect_without_context(rows: Rows) -> Claim:
     claim = "Models trained with 20 % dropout are right with 100 % dropped: rules are learned atomically."
     threshold = (
         f"fixed dropout reaches {LEARNED:.0%} with the book closed at its largest size; unclear if that is less than "
         f"{PATIENCE} times as many as annealing needs"
     )
-    best = _at_most(rows, "fixed:0.2", _sizes(rows, "fixed:0.2"))
+    best = _at_largest(rows, "fixed:0.2", _sizes(rows, "fixed:0.2"))
     if best is None:
         return unmeasured(claim, threshold, "no run with fixed dropout")
     numbers = {"accuracy": round(best["accuracy"], 3), "samples": best["samples"], "chance": best["chance"]}
-    learned, needed = best["accuracy"] >= LEARNED, reached["anneal"]
-    tried = needed is not None and best["samples"] >= PATIENCE * needed
+    learned, annealing = best["accuracy"] >= LEARNED, _reached_at(rows, "anneal")
+    tried = annealing is not None and best["samples"] >= PATIENCE * annealing
     return judge(claim, learned, numbers, threshold, enough=learned or tried)
 
 
 def _necessary(rows: Rows, name: str, claim: str) -> Claim:
     threshold = f"at the same size annealing's lowest bound is {APART:.0%} above the highest without it"
-    control, enhanced = _at_largest(rows, name), _at_largest(rows, "anneal")
-    if control is None or enhanced is None:
+    both = _sizes(rows, name) & _sizes(rows, "anneal")
+    control, annealing = _at_largest(rows, name, both), _at_largest(rows, "anneal", both)
+    if control is None or annealing is None:
         return unmeasured(claim, threshold, f"no pair of runs with annealing and {name}")
-    mine = [r for r in rows if r["curve"] == "anneal" and r["samples"] == control["samples"]]
-    low = min(row["low"] for row in mine)
     numbers = {
-        "annealing": round(sum(r["accuracy"] for r in mine) / len(mine), 3),
+        "annealing": round(annealing["accuracy"], 3),
         CURVES[name].label: round(control["accuracy"], 3),
         "samples": control["samples"],
         "chance": control["chance"],
     }
-    return judge(claim, low - control["high"] >= APART, numbers, threshold)
+    return judge(claim, annealing["low"] - control["high"] >= APART, numbers, threshold)
 
 
 def _overlap(rows: Rows) -> Claim:
     claim = "The other curves overlap around random guesses."
     threshold = f"every other curve is within {GUESS:.0%} of chance at the largest size it shares with annealing"
-    ends = {name: _at_largest(rows, name) for name in CURVES if name not in ("anneal", "fixed:0.2")}
-    there = {name: found for name, found in ends.items() if found is not None}
-    if len(there) < len(ends):
+    names = [name for name in CURVES if name not in LEARNING]
+    ends = {name: _at_largest(rows, name, _sizes(rows, name) & _sizes(rows, "anneal")) for name in names}
+    known = {name: end for name, end in ends.items() if end is not None}
+    if len(known) < len(ends):
         return unmeasured(claim, threshold, "not all six curves were run")
-    numbers = {CURVES[name].label: round(found["accuracy"], 3) for name, found in there.items()}
-    chance = next(iter(there.values()))["chance"]
-    holds = all(abs(found["accuracy"] - chance) <= GUESS for found in there.values())
+    numbers = {CURVES[name].label: round(end["accuracy"], 3) for name, end in known.items()}
+    chance = next(iter(known.values()))["chance"]
+    holds = all(abs(end["accuracy"] - chance) <= GUESS for end in known.values())
     return judge(claim, holds, {**numbers, "chance": chance}, threshold)

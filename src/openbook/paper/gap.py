@@ -23,7 +23,7 @@ WITH_CONTEXT = ("enhanced", "search")
 ORDER = 2.0  # an arm with context may grow like d to this power at most to count as polynomial with a small exponent
 
 
-def configs(scale: Scale) -> list[Unit]:
+def units(scale: Scale) -> list[Unit]:
     long = [(2, 6, 20, 1_000_000, 1200.0), (3, 5, 20, 1_000_000, 2400.0), (4, 5, 20, 1_000_000, 5400.0)]
     sizes = {
         "smoke": [(2, 2, 6, 8000, 3.0)],
@@ -133,7 +133,7 @@ EXPERIMENT = Experiment(
     "with it a polynomial one. On tasks small enough that the hopeless way still works, both can be measured: the "
     "surrogate model learns random codebooks with the book in its context and without, and what is counted is the "
     "input it needed.",
-    configs=configs,
+    units=units,
     run=run,
     draw=draw,
     claims=claims,

@@ -23,7 +23,7 @@ FIGURES = {  # by what they vary: the name of a curve, and the title
 }
 
 
-def configs(scale: Scale) -> list[Unit]:
+def units(scale: Scale) -> list[Unit]:
     if scale == "smoke":
         settings = {"rates": [0.1, 0.5], "batches": [1, 4], "books": [1, 2], "masks": 2, "pairs": 60}
         return [Unit({"depth": 2, "chars": 3, "seed": 0, **settings}, seconds=1.0)]
@@ -157,7 +157,7 @@ EXPERIMENT = Experiment(
     "straight at a rule that was dropped. The more is dropped, the more the errors of other levels blur it. By the "
     "paper's definition the largest entry of the gradient must be the rule (chance 1 %); the released code only asks "
     "for the right sign (chance 50 %), and its curves stay near 1 long after the others have fallen.",
-    configs=configs,
+    units=units,
     run=run,
     draw=draw,
     claims=claims,

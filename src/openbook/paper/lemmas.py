@@ -16,7 +16,7 @@ CLAIM = "The lemmas and theorems of the paper, as corrected, hold."
 RULE = "every check holds: exactly where it is exhaustive or algebra, within 99.9 % intervals where it is sampled"
 
 
-def configs(scale: Scale) -> list[Unit]:
+def units(scale: Scale) -> list[Unit]:
     from openbook.theory.lemmas import CHECKS
 
     if scale == "smoke":
@@ -98,7 +98,7 @@ EXPERIMENT = Experiment(
     story="Without the book, learning a codebook from inputs and outputs takes a number of samples exponential in the "
     "depth; with it, polynomial. Every lemma on the way is checked by machine: exhaustively where there are few "
     "cases, by exact counting or algebra where there are many, by sampling with an interval where nothing else goes.",
-    configs=configs,
+    units=units,
     run=run,
     draw=draw,
     claims=claims,

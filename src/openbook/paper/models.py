@@ -1,13 +1,8 @@
 """The models that experiments look at: readers (they can use a book) and what was taught to them, each made once.
 
-A model is named by what made it, a plain JSON object that says how `openbook learn` would be called:
-
-    {"reader": "student-3-8", "settings": {"curriculum": "anneal", "samples": 4000, "seed": 0}}
-    {"reader": "writer-2-8", "settings": {...}}                                      a student whose rules are text
-    {"reader": null, "settings": {"task.text": "composite", ...}}                    a student that cannot read
-    {"reader": "llama-3b-stage1-n8", "base": "llama-3b-stage2-n8", "settings": {}}   the paper's own
-
-Runs are ordinary runs, so they resume after an interruption and hold their own record.
+A reader has a name that says what it reads: student-3-8 reads three levels of eight characters, writer-2-8 rules that
+are words of a text, llama-3b-stage1-n8 is the paper's own and the name of its config. What is taught to it is a
+`TaughtModel`. Both are ordinary runs, so they are resumed after an interruption and hold their own record.
 """
 
 from __future__ import annotations
@@ -23,7 +18,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from openbook.base.errors import InputError
-from openbook.base.files import differences, file_hash
+from openbook.base.files import file_hash
+from openbook.paper.experiment import TaughtModel
 from openbook.training.folder import RunFolder
 from openbook.training.shipped import shipped_readers
 
@@ -32,50 +28,55 @@ if TYPE_CHECKING:
 
 Report = Callable[[float, str], None]  # share done, what is being done
 STRANGE_CODEBOOK = 1_000_003  # a codebook that no reader was taught
-_TEXTS = {"student": "composite", "writer": "pairs", "speller": "letters"}  # how a reader's rules are written down
-_STUDENT = re.compile(rf"({'|'.join(_TEXTS)})-(\d+)-(\d+)")
+TEXT_OF = {"student": "composite", "writer": "pairs", "speller": "letters"}  # how the rules of a reader are written
+DEEP = ("student-deep", "student-brief")  # configs of five levels
+SECONDS_PER_SAMPLE = {"two levels": (0.0125, 0.0075), "three levels": (0.012, 0.009), "five levels": (0.024, 0.018)}
 
 
-def taught(
+def taught_student(
     curriculum: str, samples: int, *, depth: int = 3, chars: int = 8, seed: int = 0, reads: bool = True, **settings: Any
-) -> dict[str, Any]:
-    """A student under a curriculum; with `reads=False` it starts from nothing instead of from a reader."""
-    from_nothing = {"task.text": "composite", "task.depth": depth, "task.chars": chars}
-    return {
-        "reader": f"student-{depth}-{chars}" if reads else None,
-        "settings": {
-            "curriculum": curriculum,
-            "samples": samples,
-            "seed": seed,
-            "task.codebook": seed,
-            **({} if reads else from_nothing),
-            **settings,
-        },
-    }
+) -> TaughtModel:
+    """A student taught under a curriculum; with `reads=False` it starts untrained instead of from a reader."""
+    untrained = {"task.text": "composite", "task.depth": depth, "task.chars": chars}
+    given = {"curriculum": curriculum, "samples": samples, "seed": seed, "task.codebook": seed}
+    reader = f"student-{depth}-{chars}" if reads else None
+    return TaughtModel(reader, {**given, **({} if reads else untrained), **settings})
 
 
-def seconds_of(spec: dict[str, Any]) -> float:
-    """CPU time of teaching a student of three levels: measured 12 ms an example, and some seconds to begin."""
-    samples = spec["settings"].get("samples", 10_000) * spec["settings"].get("training.epochs", 1)
-    without = spec["settings"].get("curriculum") == "no-context"
-    if str(spec["reader"]).startswith("writer"):  # two levels, but a rule takes two words
-        return 6.0 + (0.0075 if without else 0.0125) * samples
-    if spec.get("base") in ("student-deep", "student-brief"):  # five levels
-        return 10.0 + (0.018 if without else 0.024) * samples
-    return 6.0 + (0.009 if without else 0.012) * samples
+def teaching_seconds(model: TaughtModel) -> float:
+    """Expected CPU time of teaching a student, by what was measured on one core of a laptop."""
+    samples = model.settings.get("samples", 10_000) * model.settings.get("training.epochs", 1)
+    without_book = model.settings.get("curriculum") == "no-context"
+    levels = "two" if str(model.reader).startswith("writer") else "five" if model.base in DEEP else "three"
+    return (10.0 if levels == "five" else 6.0) + SECONDS_PER_SAMPLE[f"{levels} levels"][without_book] * samples
 
 
-def reader_seconds(name: str) -> float:
-    """CPU time of teaching a student to read: measured 70 s for three levels, 450 to 750 s for five."""
-    shape = _STUDENT.fullmatch(name)
-    return 600.0 if shape and int(shape[2]) > 3 else 70.0
+def reading_seconds(name: str) -> float:
+    """Expected CPU time of teaching a student to read: measured 70 s for three levels, 450 to 750 s for five."""
+    return 600.0 if (reading_task(name) or {}).get("task.depth", 0) > 3 else 70.0
 
 
-def label(spec: dict[str, Any]) -> str:
-    """A short name that people and file systems can read."""
-    settings = spec["settings"]
-    words = [str(settings.get("curriculum") or spec.get("base", "")), str(settings.get("samples", ""))]
-    words += [] if spec["reader"] else ["from-nothing"]
+def reading_task(name: str) -> dict[str, Any] | None:
+    """The settings of `openbook prepare` that make the reader of this name; None if the name is that of a config."""
+    if (shape := re.fullmatch(rf"({'|'.join(TEXT_OF)})-(\d+)-(\d+)", name)) is None:
+        return None
+    text = {} if shape[1] == "student" else {"task.text": TEXT_OF[shape[1]]}
+    return {"task.depth": int(shape[2]), "task.chars": int(shape[3]), **text}
+
+
+def reader_flags(name: str) -> list[str]:
+    """The arguments of `openbook prepare` that make a reader."""
+    if (task := reading_task(name)) is None:
+        return ["--config", name]
+    text = ["--set", f"task.text={task['task.text']}"] if "task.text" in task else []
+    return ["--depth", str(task["task.depth"]), "--chars", str(task["task.chars"]), *text]
+
+
+def label(model: TaughtModel) -> str:
+    """A short name for people and file systems."""
+    settings = model.settings
+    words = [str(settings.get("curriculum") or model.base or ""), str(settings.get("samples", ""))]
+    words += [] if model.reader else ["from-nothing"]
     words += [f"held-out-{settings['task.held_out']}"] if "task.held_out" in settings else []
     words += [f"seed-{settings['seed']}"] if settings.get("seed") else []
     return re.sub(r"[^\w.-]+", "-", "-".join(word for word in words if word))
@@ -83,21 +84,6 @@ def label(spec: dict[str, Any]) -> str:
 
 def short_hash(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:10]
-
-
-def reader_flags(name: str) -> list[str]:
-    """What `openbook prepare` is told to make a reader."""
-    if (shape := _STUDENT.fullmatch(name)) is None:
-        return ["--config", name]
-    settings = _reader_settings(shape)
-    said = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
-    return ["--depth", shape[2], "--chars", shape[3], *said]
-
-
-def _reader_settings(shape: re.Match[str]) -> dict[str, Any]:
-    """What a reader is told beside depth and characters."""
-    text = _TEXTS[shape[1]]
-    return {} if text == "composite" else {"task.text": text}
 
 
 @dataclass(frozen=True)
@@ -116,124 +102,84 @@ class Models:
         return self.reader_at_hand(name) or self.folder / name
 
     def identity(self, name: str | None) -> str:
-        """Which reader it is, by its weights; one that is made here is known by its name, which says how."""
+        """The hash of a reader's weights; a reader that is made here is known by its name, which says how."""
         at_hand = self.reader_at_hand(name) if name else None
-        return "" if name is None else (name if at_hand is None else _weights_hash(weights_of(at_hand)))
+        return (name or "") if at_hand is None else _weights_hash(weights_of(at_hand))
 
     def made_by(self, name: str) -> str:
-        """The command of a reader, as far as it is known, and its weights."""
-        path, weights = self.reader(name), self.identity(name)
-        run = RunFolder(path)
-        if not run.finished or _changes(run, self.reader_config(name)):
+        """The command that makes a reader, as far as it is known, and its weights."""
+        from openbook.comparison.sweep import changed_settings
+
+        run, weights = RunFolder(self.reader(name)), self.identity(name)
+        if not run.finished or changed_settings(run, _as_made(run, self.reader_config(name))):
             return f"its weights are {weights}"
         return f"openbook prepare {' '.join(reader_flags(name))} (its weights are {weights})"
 
-    def place(self, spec: dict[str, Any]) -> Path:
+    def place(self, model: TaughtModel) -> Path:
         """The folder of a taught model."""
-        return self.folder / f"{label(spec)}-{short_hash([spec, self.identity(spec['reader'])])}"
+        return self.folder / f"{label(model)}-{short_hash([model.to_json(), self.identity(model.reader)])}"
 
-    def meaning(self, spec: dict[str, Any]) -> dict[str, Any]:
-        """What the settings of a taught model come to: those of a config or a preset that it names change with time.
+    def meaning(self, model: TaughtModel) -> dict[str, Any]:
+        """The full settings of a taught model: those of the config or preset that it names may change with time.
 
-        Without where its reader lies, and without what has its default, so that a new setting changes nothing.
+        The path of its reader and settings at their default are left out, so that a new setting changes nothing.
         """
-        told = self.config(spec).model_dump(mode="json", exclude_defaults=True)
-        return {**told, "model": {key: value for key, value in told.get("model", {}).items() if key != "path"}}
+        settings = self.config(model).model_dump(mode="json", exclude_defaults=True)
+        return {**settings, "model": {key: value for key, value in settings.get("model", {}).items() if key != "path"}}
 
-    def taught(self, spec: dict[str, Any]) -> bool:
-        """Whether a taught model is there. One that was told something else under the same name is refused."""
-        return _made(self.place(spec), self.config(spec))
+    def taught(self, model: TaughtModel) -> bool:
+        """Whether a taught model is there. One that was made with other settings is refused."""
+        from openbook.comparison.sweep import finished_as
 
-    def taught_at(self, spec: dict[str, Any]) -> dict[str, Any] | None:
-        """The commit that taught a model, as its run wrote it down: its rows may be measured by a later one."""
-        found: dict[str, Any] | None = RunFolder(self.place(spec)).read("environment.json")["git"]
-        return found
+        run = RunFolder(self.place(model))
+        return finished_as(run, _as_made(run, self.config(model)))
+
+    def taught_at(self, model: TaughtModel) -> dict[str, Any] | None:
+        """The commit that taught a model, from its run: the one that measures its rows may be a later one."""
+        git: dict[str, Any] | None = RunFolder(self.place(model)).read("environment.json")["git"]
+        return git
 
     def reads(self, name: str) -> bool:
-        """Whether a reader was made here; one that cannot read is none, although its course has ended."""
-        folder = self.folder / name
-        return _made(folder, self.reader_config(name)) and bool(
-            RunFolder(folder).read("result.json").get("capable", True)
-        )
+        """Whether a reader was made here and can read; its course may have ended without success."""
+        from openbook.comparison.sweep import finished_as
 
-    def config(self, spec: dict[str, Any]) -> RunConfig:
-        """What `openbook learn` is told."""
-        from openbook.training.config import RunConfig
-        from openbook.training.settings import configured
+        run = RunFolder(self.folder / name)
+        made = finished_as(run, _as_made(run, self.reader_config(name)))
+        return made and bool(run.read("result.json").get("capable", True))
 
-        path = {"model.path": str(self.reader(spec["reader"]))} if spec["reader"] else {}
-        return configured(RunConfig, spec.get("base"), [], {**path, **spec["settings"]})
+    def config(self, model: TaughtModel) -> RunConfig:
+        """The config of the run that teaches a model."""
+        from openbook.training.resolve import configured
+
+        path = {"model.path": str(self.reader(model.reader))} if model.reader else {}
+        return configured(model.base, [], {**path, **model.settings})
 
     def reader_config(self, name: str) -> RunConfig:
-        """What `openbook prepare` is told."""
-        from openbook.training.config import STAGE_ONE, RunConfig
-        from openbook.training.settings import configured
+        """The config of the run that makes a reader."""
+        from openbook.training.resolve import STAGE_ONE, configured
 
-        if (shape := _STUDENT.fullmatch(name)) is None:
-            return configured(RunConfig, name, [], {})
-        told = {"task.depth": int(shape[2]), "task.chars": int(shape[3]), **_reader_settings(shape)}
-        return configured(RunConfig, None, [], told, STAGE_ONE["reading"])
+        if (task := reading_task(name)) is None:
+            return configured(name, [], {})
+        return configured(None, [], task, STAGE_ONE["reading"])
 
     def make_reader(self, name: str, report: Report) -> None:
-        """Teach a student to read, or carry out the paper's first stage."""
-        if _STUDENT.fullmatch(name):
-            from openbook.student.prepare import carry_out_reading as carry_out
-        else:
-            from openbook.training.run import carry_out
-        config = self.reader_config(name)
-        result = carry_out(config, self.folder / name, resume=_begun(self.folder / name), bar=bar_of(report))
+        """Teach a model to read, or go on with it."""
+        folder = self.folder / name
+        result = _train(self.reader_config(name), folder, report)
         if not result.get("capable", True):
-            open_book = result["accuracy"]["open_book"]
             raise InputError(
-                f"{self.folder / name} cannot read: {open_book:.3f} of an open book; make one with another seed "
-                f"(`openbook prepare {' '.join(reader_flags(name))} --seed 1 --out FOLDER`) and name it with --reader"
+                f"{folder} cannot read: its accuracy with the book open is {result['accuracy']['open_book']:.3f}. Make "
+                f"one with another seed (`openbook prepare {' '.join(reader_flags(name))} --seed 1 --out FOLDER`) and "
+                "name it with --reader"
             )
 
-    def teach(self, spec: dict[str, Any], report: Report) -> None:
-        """Carry out the run of a taught model, or go on with it."""
-        from openbook.training.run import carry_out
-
-        place = self.place(spec)
-        carry_out(self.config(spec), place, resume=_begun(place), bar=bar_of(report))
+    def teach(self, model: TaughtModel, report: Report) -> None:
+        """Teach a model, or go on with it."""
+        _train(self.config(model), self.place(model), report)
 
 
-def _begun(folder: Path) -> bool:
-    return all((folder / name).exists() for name in ("config.json", "environment.json", "data.json"))
-
-
-def _made(folder: Path, asked: RunConfig) -> bool:
-    """Whether a run is finished. One that was told something else is refused: it would be taken for what is asked."""
-    if not finished(folder):
-        return False
-    if changes := _changes(RunFolder(folder), asked):
-        raise InputError(
-            f"{folder} was made with other settings than it would be now: {'; '.join(changes[:4])}. Name another "
-            "folder with --out, or remove it"
-        )
-    return True
-
-
-def _changes(run: RunFolder, asked: RunConfig) -> list[str]:
-    """Where the settings of a run are not those that are asked for, but for where its model lies.
-
-    A reading course has settings of its own and does not look at those of `training`.
-    """
-    from openbook.training.config import RunConfig
-    from openbook.training.settings import validated
-
-    found = validated(RunConfig, run.read("config.json"))
-    moved = asked.model_copy(update={"model": asked.model.model_copy(update={"path": found.model.path})})
-    left_out = {"training"} if asked.reading is not None else set()
-    before, now = (config.model_dump(mode="json", exclude=left_out) for config in (found, moved))
-    return differences(before, now)
-
-
-def finished(folder: Path) -> bool:
-    return RunFolder(folder).finished
-
-
-def bar_of(report: Report) -> Any:
-    """A run's progress bar that tells `report` the share done."""
+def _train(config: RunConfig, folder: Path, report: Report) -> dict[str, Any]:
+    from openbook.comparison.sweep import start_or_resume
 
     @contextmanager
     def bar(description: str, total: int) -> Iterator[Callable[..., None]]:
@@ -246,32 +192,44 @@ def bar_of(report: Report) -> Any:
 
         yield advance
 
-    return bar
+    return start_or_resume(config, folder, bar)
 
 
-def model_folder(path: Path) -> Path:
-    return path / "model" if (path / "model" / "config.json").exists() else path
+def _as_made(run: RunFolder, config: RunConfig) -> RunConfig:
+    """A config with what may differ as a run has it: where its model lies, and for a reading course `training`."""
+    from openbook.training.config import RunConfig
+    from openbook.training.settings import validated
+
+    if not run.finished:
+        return config
+    made_with = validated(RunConfig, run.read("config.json"))
+    same = {"model": config.model.model_copy(update={"path": made_with.model.path})}
+    return config.model_copy(
+        update={**same, **({"training": made_with.training} if config.reading is not None else {})}
+    )
 
 
 def weights_of(path: Path) -> Path:
-    return model_folder(path) / "model.safetensors"
+    model = path / "model" if (path / "model" / "config.json").exists() else path
+    return model / "model.safetensors"
 
 
 def name_of(path: Path) -> str | None:
-    """What a student's folder is called here, by its text: student-3-8, writer-2-8, speller-2-8; None for others."""
-    from openbook.training.config import student_at
+    """The name of a student's folder, as student-3-8; None if it holds no student."""
+    from openbook.training.families import task_of
 
-    made_for = student_at(path) if weights_of(path).exists() else None
-    kinds = {text: kind for kind, text in _TEXTS.items()}
-    return f"{kinds[made_for['text']]}-{made_for['depth']}-{made_for['chars']}" if made_for else None
+    task = task_of(path) if weights_of(path).exists() else None
+    kinds = {text: kind for kind, text in TEXT_OF.items()}
+    return f"{kinds[task['text']]}-{task['depth']}-{task['chars']}" if task else None
 
 
 def unmet_task(path: Path) -> TaskConfig | None:
-    """A student's task with a codebook that no experiment teaches; other models say themselves what they are for."""
-    from openbook.training.config import TaskConfig, student_at
+    """A student's task with a codebook that no experiment teaches; other models name their task themselves."""
+    from openbook.training.config import TaskConfig
+    from openbook.training.families import task_of
 
-    made_for = student_at(path)
-    return TaskConfig(**made_for, codebook=STRANGE_CODEBOOK) if made_for else None
+    task = task_of(path)
+    return TaskConfig(**task, codebook=STRANGE_CODEBOOK) if task else None
 
 
 @functools.cache

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from openbook.base.intervals import mean_interval
@@ -32,10 +32,10 @@ class Need:
 UNKNOWN = Need(None, None, None)
 
 
-def needed(found: Mapping[float, float], threshold: float) -> Need:
+def needed(accuracies: Mapping[float, float], threshold: float) -> Need:
     """Where a curve of accuracies by size first passes the threshold."""
     before: tuple[float, float] | None = None
-    for size, accuracy in sorted(found.items()):
+    for size, accuracy in sorted(accuracies.items()):
         if accuracy >= threshold:
             if before is None:
                 return Need(None, size, None)
@@ -56,6 +56,11 @@ class Times:
     below: float | None
     between: float | None
 
+    @classmethod
+    def of(cls, slow: Need, fast: Need) -> Times:
+        pairs = ((slow.above, fast.enough), (slow.enough, fast.above), (slow.between, fast.between))
+        return cls(*(None if a is None or b is None else a / b for a, b in pairs))
+
     def __str__(self) -> str:
         if self.above is not None and self.below is not None:
             return f"{self.above:.1f} to {self.below:.1f}"
@@ -68,10 +73,10 @@ class Times:
 class Ratio:
     """How many times as many samples one curve needs as another, for each seed that either of them has.
 
-    `least` and `most` are what the sizes say of every seed; they are what a verdict rests on. `mean`, with `low` and
-    `high` that bound it (95 %, Student's t over the logarithms), is geometric and of points between sizes. It is told
-    only where every seed has sizes on both sides of the threshold, near and equally far apart: else seeds would differ
-    by what was tried. How far apart sizes are is not in its interval.
+    `least` and `most` are what the sizes say of every seed; a verdict rests on them. `mean`, with `low` and `high` that
+    bound it (95 %, Student's t over the logarithms), is geometric and of points between sizes. It is given only where
+    every seed has sizes on both sides of the threshold, near and equally far apart: else seeds would differ by what was
+    tried. How far apart sizes are is not in its interval.
     """
 
     seeds: dict[int, Times]
@@ -81,62 +86,50 @@ class Ratio:
 
     @property
     def least(self) -> float | None:
-        return self._of_every_seed(min, [times.above for times in self.seeds.values()])
+        bounds = [times.above for times in self.seeds.values() if times.above is not None]
+        return min(bounds) if bounds and len(bounds) == len(self.seeds) else None
 
     @property
     def most(self) -> float | None:
-        return self._of_every_seed(max, [times.below for times in self.seeds.values()])
-
-    @staticmethod
-    def _of_every_seed(outermost: Callable[[list[float]], float], bounds: list[float | None]) -> float | None:
-        known = [bound for bound in bounds if bound is not None]
-        return outermost(known) if known and len(known) == len(bounds) else None
+        bounds = [times.below for times in self.seeds.values() if times.below is not None]
+        return max(bounds) if bounds and len(bounds) == len(self.seeds) else None
 
     def __str__(self) -> str:
         count = "one seed" if len(self.seeds) == 1 else f"{len(self.seeds)} seeds"
         if self.mean is not None and self.least is not None and self.most is not None:
             interval = "" if self.low is None or self.high is None else f" ({self.low:.1f} to {self.high:.1f})"
             return f"{self.mean:.1f}{interval}, {count}; by sizes {self.least:.1f} to {self.most:.1f}"
-        said = {seed: str(times) for seed, times in sorted(self.seeds.items())}
-        if len(set(said.values())) == 1:
-            return f"{next(iter(said.values()))}, {count}"
-        return "; ".join(f"seed {seed}: {words}" for seed, words in said.items()) or "its sizes do not tell"
+        by_seed = {seed: str(times) for seed, times in sorted(self.seeds.items())}
+        if len(set(by_seed.values())) == 1:
+            return f"{next(iter(by_seed.values()))}, {count}"
+        return "; ".join(f"seed {seed}: {words}" for seed, words in by_seed.items()) or "its sizes do not tell"
 
 
 def ratio(rows: Rows, slow: str, fast: str, threshold: float) -> Ratio:
     """Samples that `slow` needs against those that `fast` needs. A seed that only one of them has is not left out."""
-    needs = {
-        name: {seed: needed(found, threshold) for seed, found in _by_seed(rows, name).items()} for name in (slow, fast)
-    }
-    both = {
+    needs = {name: _needs_by_seed(rows, name, threshold) for name in (slow, fast)}
+    pairs = {
         seed: (needs[slow].get(seed, UNKNOWN), needs[fast].get(seed, UNKNOWN))
         for seed in {**needs[slow], **needs[fast]}
     }
-    seeds = {seed: _times(*pair) for seed, pair in both.items()}
+    seeds = {seed: Times.of(*pair) for seed, pair in pairs.items()}
     values = [math.log(times.between) for times in seeds.values() if times.between]
-    if not seeds or len(values) < len(seeds) or not all(map(_alike, zip(*both.values(), strict=True))):
+    if not seeds or len(values) < len(seeds) or not all(map(_alike, zip(*pairs.values(), strict=True))):
         return Ratio(seeds)
     mean, *interval = mean_interval(values)
     low, high = (math.exp(bound) if len(seeds) > 1 else None for bound in interval)
     return Ratio(seeds, math.exp(mean), low, high)
 
 
-def _times(slow: Need, fast: Need) -> Times:
-    def over(one: float | None, other: float | None) -> float | None:
-        return None if one is None or other is None else one / other
-
-    return Times(over(slow.above, fast.enough), over(slow.enough, fast.above), over(slow.between, fast.between))
-
-
-def _alike(needs: Iterable[Need]) -> bool:
+def _alike(needs: tuple[Need, ...]) -> bool:
     """Whether lines are drawn over gaps that are equally wide and not too wide."""
     widths = [need.width for need in needs]
     return max(widths) <= WIDEST and max(widths) / min(widths) < 1.01
 
 
-def _by_seed(rows: Rows, name: str) -> dict[int, dict[float, float]]:
-    found: dict[int, dict[float, float]] = {}
+def _needs_by_seed(rows: Rows, name: str, threshold: float) -> dict[int, Need]:
+    curves: dict[int, dict[float, float]] = {}
     for row in rows:
         if row["curve"] == name:
-            found.setdefault(row["seed"], {})[row["samples"]] = row["accuracy"]
-    return found
+            curves.setdefault(row["seed"], {})[row["samples"]] = row["accuracy"]
+    return {seed: needed(accuracies, threshold) for seed, accuracies in curves.items()}

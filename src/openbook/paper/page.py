@@ -12,12 +12,10 @@ from openbook.base.files import write_json, written_aside
 from openbook.figures.charts import Chart, Table
 from openbook.figures.svg import file_svg
 from openbook.paper.experiment import Experiment
-from openbook.paper.models import name_of
-from openbook.paper.reproduce import Plan, claims_of
-from openbook.paper.results import Found
+from openbook.paper.reproduce import Reproduction
+from openbook.paper.results import Results
 from openbook.paper.stepping import steps_of
 from openbook.report.page import Page, Section, commands, paragraphs, write
-from openbook.training.shipped import shipped_readers
 
 TITLE = "Context-enhanced learning, reproduced"
 TAGLINE = "Study with the book open, sit the exam with the book closed."
@@ -30,9 +28,9 @@ SCALE_WORDS = {
 NOTICED = 6
 
 
-def write_page(plan: Plan, failed: dict[str, str] | None = None) -> Path:
+def write_page(plan: Reproduction, failed: dict[str, str] | None = None) -> Path:
     """Draw what is there, say what is not, and return the page's path."""
-    found = {experiment.name: plan.found(experiment) for experiment in plan.experiments}
+    found = {experiment.name: plan.results(experiment) for experiment in plan.experiments}
     sections = [_section(plan, experiment, found[experiment.name], failed or {}) for experiment in plan.experiments]
     claims = [claim for section in sections for claim in section.claims]
     units = [unit for one in found.values() for unit in one.units]
@@ -57,7 +55,7 @@ def write_page(plan: Plan, failed: dict[str, str] | None = None) -> Path:
     return write(page, plan.out / "index.html")
 
 
-def publish(plan: Plan, folder: Path, failed: dict[str, str]) -> tuple[list[Path], list[str]]:
+def publish(plan: Reproduction, folder: Path, failed: dict[str, str]) -> tuple[list[Path], list[str]]:
     """Finished experiments as files to show elsewhere: rows and what made them as NAME.json, the chart as NAME.svg.
 
     Returns the files, and the names of experiments that are not finished, or of which something failed this time.
@@ -65,14 +63,16 @@ def publish(plan: Plan, folder: Path, failed: dict[str, str]) -> tuple[list[Path
     written: list[Path] = []
     left: list[str] = []
     for experiment in plan.experiments:
-        found = plan.found(experiment)
-        if len(found.units) < plan.units(experiment) or any(key.startswith(f"{experiment.name} ") for key in failed):
+        found = plan.results(experiment)
+        if len(found.units) < len(plan.row_jobs(experiment)) or any(
+            key.startswith(f"{experiment.name} ") for key in failed
+        ):
             left.append(experiment.name)
             continue
         units = [{key: value for key, value in unit.items() if key not in ("file", "sha256")} for unit in found.units]
         folder.mkdir(parents=True, exist_ok=True)
         written.append(folder / f"{experiment.name}.json")
-        write_json(written[-1], {"command": _made_by(plan, experiment), "units": units})
+        write_json(written[-1], {"command": plan.command(experiment), "units": units})
         for chart in experiment.draw(found.rows):
             if isinstance(chart, Chart) and chart.name == experiment.name:
                 written.append(folder / f"{experiment.name}.svg")
@@ -81,18 +81,7 @@ def publish(plan: Plan, folder: Path, failed: dict[str, str]) -> tuple[list[Path
     return written, left
 
 
-def _made_by(plan: Plan, experiment: Experiment) -> str:
-    """The command that makes the rows of an experiment; a reader that was given is named by what made it."""
-    command = f"openbook reproduce {experiment.name} --scale {plan.scale}"
-    given, names = plan.models.given, {name for unit in experiment.configs(plan.scale) for name in unit.readers}
-    if given is None or (name := name_of(given)) not in names:
-        return command
-    if given in shipped_readers().values():
-        return f"{command} --reader {given.name}"
-    return f"{command} --reader READER; READER: {plan.models.made_by(name)}"
-
-
-def _lead(plan: Plan) -> Markup:
+def _lead(plan: Reproduction) -> Markup:
     return paragraphs(
         "A language model is fine-tuned with helpful text in its context. No loss is computed on that text, and a "
         "schedule takes it away, until the model works without it. The study “On the Power of Context-Enhanced "
@@ -105,22 +94,24 @@ def _lead(plan: Plan) -> Markup:
     )
 
 
-def _overall(plan: Plan, found: dict[str, Found], failed: dict[str, str]) -> list[str]:
+def _overall(plan: Reproduction, found: dict[str, Results], failed: dict[str, str]) -> list[str]:
     lines = []
     for experiment in plan.experiments:
-        there, wanted = len(found[experiment.name].units), plan.units(experiment)
+        there, wanted = len(found[experiment.name].units), len(plan.row_jobs(experiment))
         if there < wanted:
             lines.append(f"{experiment.title}: {there} of {wanted} units are there.")
     return lines + [f"{key} failed: {why}" for key, why in list(failed.items())[:NOTICED]]
 
 
-def _section(plan: Plan, experiment: Experiment, found: Found, failed: dict[str, str]) -> Section:
+def _section(plan: Reproduction, experiment: Experiment, found: Results, failed: dict[str, str]) -> Section:
     notices = [f"A result file is damaged and was left out: {line}." for line in found.damaged]
-    missing = plan.units(experiment) - len(found.units)
-    command = f"openbook reproduce {experiment.name} --scale {plan.scale}"
+    missing = len(plan.row_jobs(experiment)) - len(found.units)
+    command = experiment.command(plan.scale)
     where = f" --out {shlex.quote(str(plan.out))}"
     if missing:
-        notices.append(f"{missing} of {plan.units(experiment)} units are missing; to have them: {command}{where}")
+        notices.append(
+            f"{missing} of {len(plan.row_jobs(experiment))} units are missing; to have them: {command}{where}"
+        )
     mine = {key: why for key, why in failed.items() if key.startswith(f"{experiment.name} ")}
     notices += [f"Failed: {why}." for why in mine.values()]
     drawn: list[Any] = []
@@ -135,13 +126,13 @@ def _section(plan: Plan, experiment: Experiment, found: Found, failed: dict[str,
         notices=notices,
         steps=steps_of(found.rows) if experiment.name == "translation" else [],
         figures=drawn,
-        claims=claims_of(experiment, found, plan.units(experiment)),
+        claims=plan.claims_of(experiment),
         provenance=_provenance(found),
         command=f"{command} --again{where}",
     )
 
 
-def _provenance(found: Found) -> Table | None:
+def _provenance(found: Results) -> Table | None:
     if not found.units:
         return None
     rows = []
@@ -173,7 +164,7 @@ def _commit(git: dict[str, Any] | None) -> str:
     return f"{git['commit'][:10]}{' with changes' if git['changed'] else ''}" if git else "installed package"
 
 
-def _again(plan: Plan) -> Markup:
+def _again(plan: Reproduction) -> Markup:
     return paragraphs(
         "The command carries out what is missing and leaves alone what is done; an interrupted run goes on. Rows "
         "are kept with their config, versions and commit; models are kept as ordinary runs."

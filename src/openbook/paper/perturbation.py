@@ -15,7 +15,7 @@ from openbook.report.claims import Claim, judge, unmeasured
 NEGLIGIBLE = 0.1  # of the largest change: what unused rules may do
 
 
-def configs(scale: Scale) -> list[Unit]:
+def units(scale: Scale) -> list[Unit]:
     if scale == "paper":
         return [Unit({"rules": 10, "samples": 32, "readers": [f"llama-3b-stage1-n{n}"]}, 600.0) for n in (8, 10)]
     if scale == "smoke":
@@ -92,7 +92,7 @@ EXPERIMENT = Experiment(
     story="How does a model that can read use the book? Some rules that a string needs are given other images, one "
     "phrasebook at a time, and the change of every layer's output is measured at every thinking and answer place. As a "
     "control, as many rules that the string does not need are changed.",
-    configs=configs,
+    units=units,
     run=run,
     draw=draw,
     claims=claims,

@@ -8,7 +8,7 @@ from typing import Any
 from openbook.audit.statistics import harmonic_share
 from openbook.figures.charts import Chart, Table
 from openbook.paper.curricula import llama, student
-from openbook.paper.experiment import Experiment, Rows, Scale, Unit
+from openbook.paper.experiment import Experiment, Rows, Scale, TaughtModel, Unit
 from openbook.paper.models import Models
 from openbook.paper.published import published
 from openbook.report.claims import Claim, judge, unmeasured
@@ -23,7 +23,7 @@ BEHAVIOUR = ("name", "variant", "arm", "rate", "low", "high", "chance", "elimina
 LIKELIHOOD = (*BEHAVIOUR, "metric", "caught")
 
 
-def configs(scale: Scale) -> list[Unit]:
+def units(scale: Scale) -> list[Unit]:
     if scale == "smoke":
         return []
     if scale == "paper":
@@ -38,16 +38,16 @@ def configs(scale: Scale) -> list[Unit]:
     return [*asked, Unit({**behaviour, "readers": ["student-3-8"], "arms": list(arms)}, seconds=30.0)]
 
 
-def _asked_unit(name: str, samples: int, chars: int, depth: int, spec: dict[str, Any], seconds: float) -> Unit:
+def _asked_unit(name: str, samples: int, chars: int, depth: int, spec: TaughtModel, seconds: float) -> Unit:
     config = {"subject": "text", "curve": name, "samples": samples, "chars": chars, "depth": depth, "learned": [spec]}
     return Unit(config, seconds)
 
 
-def writer(curriculum: str, samples: int) -> dict[str, Any]:
+def writer(curriculum: str, samples: int) -> TaughtModel:
     """A student of two levels that reads and writes rules as words."""
     gentle = {"training.matrix_learning_rate": 0.01}  # what two levels were tried with; three learn faster at 0.02
     settings = {"curriculum": curriculum, "samples": samples, "seed": 0, "task.codebook": 0, "exam.every": 10**6}
-    return {"reader": WRITER, "settings": settings | gentle}
+    return TaughtModel(WRITER, settings | gentle)
 
 
 def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
@@ -205,7 +205,7 @@ EXPERIMENT = Experiment(
     "from the model afterwards? Each rule is asked for as “a b ->”, with the true earlier rules before it, greedily "
     "and by sampling, with and without filters that only let plausible tokens pass. Controls: the model before, models "
     "that never saw the book, and one that was made to remember it, which the audit must catch.",
-    configs=configs,
+    units=units,
     run=run,
     draw=draw,
     claims=claims,

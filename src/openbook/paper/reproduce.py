@@ -1,210 +1,164 @@
-"""Carry experiments out: what is missing, in worker processes, each unit kept as soon as it is there.
+"""Run experiments: do what is missing in worker processes, keep each unit as soon as it is there, and judge the rows.
 
-`plan` names every job (make a reader, teach a model, measure rows) with what it needs; `carry_out` does those that are
-not done. A unit is known by its config and the weights of its reader, so the same call again does nothing, and an
-interrupted one goes on: trainings from their checkpoints, everything else from the next unit.
+`plan_reproduction` names every job (make a reader, teach a model, measure rows) with the jobs that it needs, and
+`complete` does those that are missing. A unit is known by its config and the weights of its reader, so that the same
+call again does nothing, and an interrupted one goes on: trainings from their checkpoints, all else from the next unit.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from openbook.base.errors import InputError
-from openbook.base.jobs import Event
-from openbook.base.jobs import carry_out as work
-from openbook.paper import select
-from openbook.paper.experiment import SCALES, Experiment, Scale, Unit
-from openbook.paper.models import Models, label, reader_seconds, seconds_of
-from openbook.paper.results import Found, collect, is_done, unit_name, unit_path, write_unit
+from openbook.base.console import plain
+from openbook.base.errors import InputError, nearest
+from openbook.base.jobs import Event, Job, run_jobs
+from openbook.paper import EXPERIMENTS, select
+from openbook.paper.experiment import SCALES, Experiment, Scale
+from openbook.paper.jobs import PlannedJob, ReaderJob, RowsJob, TeachJob
+from openbook.paper.models import Models, name_of, reading_seconds, teaching_seconds
+from openbook.paper.results import Results, read_results, unit_name, unit_path
 from openbook.report.claims import Claim
 from openbook.training.folder import RunFolder
-from openbook.training.shipped import located
+from openbook.training.shipped import located, shipped_readers
 
 
 @dataclass(frozen=True)
-class ReaderJob:
-    """Teach a model to read."""
-
-    key: str
-    name: str
-    models: Models
-    weight: float
-    needs: tuple[str, ...] = ()
-
-    def done(self) -> bool:
-        return self.models.reads(self.name)
-
-    def perform(self, report: Callable[[float, str], None]) -> None:
-        self.models.make_reader(self.name, report)
-
-
-@dataclass(frozen=True)
-class TeachJob:
-    """Teach a reader a codebook."""
-
-    key: str
-    spec: dict[str, Any]
-    models: Models
-    weight: float
-    needs: tuple[str, ...] = ()
-
-    def done(self) -> bool:
-        return self.models.taught(self.spec)
-
-    def perform(self, report: Callable[[float, str], None]) -> None:
-        self.models.teach(self.spec, report)
-
-
-@dataclass(frozen=True)
-class RowsJob:
-    """Measure the rows of a unit and keep them."""
-
-    key: str
-    experiment: str
-    scale: str
-    unit: Unit
-    path: Path
-    models: Models
-    needs: tuple[str, ...] = ()
-
-    @property
-    def weight(self) -> float:
-        return self.unit.seconds
-
-    def done(self) -> bool:
-        return is_done(self.path)
-
-    def perform(self, report: Callable[[float, str], None]) -> None:
-        (experiment,) = select([self.experiment])
-        started, cpu = time.perf_counter(), time.process_time()
-        rows = experiment.run(self.unit.config, self.models)
-        write_unit(
-            self.path,
-            {
-                "experiment": self.experiment,
-                "scale": self.scale,
-                "config": self.unit.config,
-                "models": [self.models.place(spec).name for spec in self.unit.learned],
-                "taught_at": [self.models.taught_at(spec) for spec in self.unit.learned],
-                "readers": {name: self.models.identity(name) for name in self.unit.readers},
-                "budget_seconds": self.unit.seconds,
-                "seconds": round(time.perf_counter() - started, 2),
-                "cpu_seconds": round(time.process_time() - cpu, 2),
-                "rows": rows,
-            },
-        )
-
-
-Job = ReaderJob | TeachJob | RowsJob
-
-
-@dataclass(frozen=True)
-class Plan:
-    """Everything that a call asks for."""
+class Reproduction:
+    """Experiments at a scale, and all jobs that their rows need; a job comes after those that it needs."""
 
     experiments: list[Experiment]
     scale: Scale
     out: Path
     models: Models
-    jobs: list[Job]
+    jobs: list[PlannedJob]
 
-    def missing(self, again: bool = False) -> list[Job]:
-        """What is left to do, or with `again` all rows. A model whose rows are all there is not made again."""
-        wanted = [job for job in self.jobs if isinstance(job, RowsJob) and (again or not job.done())]
-        needed = {key for job in wanted for key in job.needs}
-        taught = [job for job in self.jobs if isinstance(job, TeachJob) and job.key in needed and not job.done()]
-        needed |= {key for job in taught for key in job.needs}
-        readers = [job for job in self.jobs if isinstance(job, ReaderJob) and job.key in needed and not job.done()]
-        return [*readers, *taught, *wanted]
+    def missing(self, again: bool = False) -> list[PlannedJob]:
+        """The jobs that are not done, or with `again` all rows. A model is made only for rows that are missing."""
+        missing: list[PlannedJob] = []
+        needed: set[str] = set()
+        for job in reversed(self.jobs):
+            asked = again or not job.done() if isinstance(job, RowsJob) else job.key in needed and not job.done()
+            if asked:
+                missing.append(job)
+                needed.update(job.needs)
+        return missing[::-1]
 
-    def found(self, experiment: Experiment) -> Found:
-        names = [job.path.stem for job in self._rows(experiment)]
-        return collect(self.out, experiment.name, names)
-
-    def _rows(self, experiment: Experiment) -> list[RowsJob]:
+    def row_jobs(self, experiment: Experiment) -> list[RowsJob]:
+        """One for each unit of the experiment."""
         return [job for job in self.jobs if isinstance(job, RowsJob) and job.experiment == experiment.name]
 
-    def units(self, experiment: Experiment) -> int:
-        return len(self._rows(experiment))
+    def results(self, experiment: Experiment) -> Results:
+        return read_results(job.path for job in self.row_jobs(experiment))
+
+    def command(self, experiment: Experiment) -> str:
+        """The command that makes the rows of an experiment; a reader that was given is named by what made it."""
+        command = experiment.command(self.scale)
+        given = self.models.given
+        names = {name for job in self.row_jobs(experiment) for name in job.unit.readers}
+        if given is None or (name := name_of(given)) not in names:
+            return command
+        if given in shipped_readers().values():
+            return f"{command} --reader {given.name}"
+        return f"{command} --reader READER; READER: {self.models.made_by(name)}"
 
     def claims(self) -> list[Claim]:
-        return [claim for one in self.experiments for claim in claims_of(one, self.found(one), self.units(one))]
+        return [claim for experiment in self.experiments for claim in self.claims_of(experiment)]
+
+    def claims_of(self, experiment: Experiment) -> list[Claim]:
+        """Claims of the rows that are there; while units are missing, none is called true or false."""
+        results, units = self.results(experiment), len(self.row_jobs(experiment))
+        claims = [replace(claim, experiment=experiment.name) for claim in experiment.claims(results.rows)]
+        if len(results.units) >= units:
+            return claims
+        so_far = {"so far": f"{len(results.units)} of {units} units"}
+        return [replace(claim, verdict="unclear", numbers={**claim.numbers, **so_far}) for claim in claims]
 
 
-def with_neighbours(planned: Plan) -> Plan:
+def plan_reproduction(
+    names: Sequence[str],
+    scale: Scale,
+    out: Path,
+    reader: Path | None = None,
+    studies: Sequence[Experiment] = (),
+) -> Reproduction:
+    """All jobs of the named experiments and of studies, or of all experiments if none is given.
+
+    `reader` is used instead of the shipped one.
+    """
+    if scale not in SCALES:
+        raise InputError(f"there is no scale '{scale}' ({', '.join(SCALES)}){nearest(scale, SCALES)}")
+    if names or studies:
+        experiments = [*(select(names) if names else []), *studies]
+    else:
+        experiments = [experiment for experiment in select() if experiment.units(scale)]
+    for experiment in experiments:
+        if experiment.study and experiment.name in EXPERIMENTS:
+            raise InputError(f"{experiment.study}: '{experiment.name}' is an experiment of the paper: rename the study")
+        if not experiment.units(scale):
+            others = ", ".join(other for other in SCALES if experiment.units(other))
+            raise InputError(f"{experiment.name} has nothing at scale {scale}: use --scale {others}")
+    units = [(experiment, unit) for experiment in experiments for unit in experiment.units(scale)]
+    if reader is not None:
+        reader = located(reader)
+        _check_reader(reader, {name for _, unit in units for name in unit.readers})
+    models = Models(out / "models", reader)
+    jobs: dict[str, PlannedJob] = {}
+    for experiment, unit in units:
+        needs = []
+        for name in unit.readers:
+            if models.reader_at_hand(name) is None:
+                needs.append(key := f"reader {name}")
+                jobs.setdefault(key, ReaderJob(key, reading_seconds(name), (), models, name))
+        for model in unit.learned:
+            needs.append(key := f"teach {models.place(model).name}")
+            needed = tuple(need for need in (f"reader {model.reader}",) if need in jobs)
+            jobs.setdefault(key, TeachJob(key, teaching_seconds(model), needed, models, model))
+        identity = [*map(models.identity, unit.readers), *map(models.meaning, unit.learned)]
+        path = unit_path(out, experiment.name, unit_name(unit, experiment.version, identity))
+        key = f"{experiment.name} {path.stem}"
+        unique = tuple(dict.fromkeys(needs))
+        jobs[key] = RowsJob(key, unit.seconds, unique, models, experiment.name, scale, unit, path, experiment.run)
+    return Reproduction(experiments, scale, out, models, list(jobs.values()))
+
+
+def _check_reader(reader: Path, wanted: set[str]) -> None:
+    """Refuse a reader that no experiment starts from."""
+    name = name_of(reader)
+    if name is None:
+        raise InputError(f"{reader} is not a student that `openbook prepare` made: give the folder of its run")
+    if name not in wanted:
+        wanted_names = ", ".join(sorted(wanted)) or "no student"
+        raise InputError(f"{reader} is a {name}, but these experiments start from {wanted_names}")
+
+
+def with_neighbours(planned: Reproduction) -> Reproduction:
     """The same with all other experiments of the scale that have rows in the folder, so that they stay on its page."""
-    mine = {one.name for one in planned.experiments}
-    others = [one.name for one in select() if one.name not in mine and one.configs(planned.scale)]
+    names = {experiment.name for experiment in planned.experiments}
+    others = [each.name for each in select() if each.name not in names and each.units(planned.scale)]
     if not others:
         return planned
-    try:  # rows of a given reader are found by it
-        beside = plan(others, planned.scale, planned.out, planned.models.given)
+    try:  # rows of a given reader are stored under its name
+        beside = plan_reproduction(others, planned.scale, planned.out, planned.models.given)
     except InputError:  # none of the others starts from it
-        beside = plan(others, planned.scale, planned.out)
-    kept = {one.name for one in beside.experiments if beside.found(one).units}
+        beside = plan_reproduction(others, planned.scale, planned.out)
+    kept = {each.name for each in beside.experiments if beside.results(each).units}
+    in_order = [each for each in select() if each.name in names | kept]
+    studies = [each for each in planned.experiments if each.study]
     rows = [job for job in beside.jobs if isinstance(job, RowsJob) and job.experiment in kept]
-    return replace(planned, experiments=select(sorted(mine | kept)), jobs=[*planned.jobs, *rows])
-
-
-def claims_of(experiment: Experiment, found: Found, wanted: int) -> list[Claim]:
-    """An experiment's claims on what was found of it; while units are missing nothing is called true or false."""
-    claims = [replace(claim, experiment=experiment.name) for claim in experiment.claims(found.rows)]
-    if len(found.units) >= wanted:
-        return claims
-    so_far = {"so far": f"{len(found.units)} of {wanted} units"}
-    return [replace(claim, verdict="unclear", numbers={**claim.numbers, **so_far}) for claim in claims]
-
-
-def plan(names: Sequence[str], scale: Scale, out: Path, reader: Path | None = None) -> Plan:
-    """All jobs of the named experiments at a scale; `reader` is used instead of the shipped one."""
-    experiments = [one for one in select(names) if names or one.configs(scale)]
-    for one in experiments:
-        if not one.configs(scale):
-            others = ", ".join(other for other in SCALES if one.configs(other))
-            raise InputError(f"{one.name} has nothing at scale {scale} (it has at: {others})")
-    reader = None if reader is None else located(reader)
-    models = Models(out / "models", reader)
-    if reader is not None:
-        from openbook.paper.models import name_of
-
-        if name_of(reader) is None:
-            raise InputError(f"{reader} is not a student that `openbook prepare` left: give its run's folder")
-        wanted = {name for one in experiments for unit in one.configs(scale) for name in unit.readers}
-        if name_of(reader) not in wanted:
-            named = ", ".join(sorted(wanted)) or "no student"
-            raise InputError(f"{reader} is a {name_of(reader)}, but these experiments start from {named}")
-    jobs: dict[str, Job] = {}
-    for experiment in experiments:
-        for unit in experiment.configs(scale):
-            needs = []
-            for name in unit.readers:
-                if models.reader_at_hand(name) is None:
-                    needs.append(f"reader {name}")
-                    jobs.setdefault(needs[-1], ReaderJob(needs[-1], name, models, reader_seconds(name)))
-            for spec in unit.learned:
-                key = f"teach {models.place(spec).name}"
-                reader_key = f"reader {spec['reader']}"
-                jobs.setdefault(
-                    key, TeachJob(key, spec, models, seconds_of(spec), (reader_key,) if reader_key in jobs else ())
-                )
-                needs.append(key)
-            identity = [*map(models.identity, unit.readers), *map(models.meaning, unit.learned)]
-            path = unit_path(out, experiment.name, unit_name(unit, experiment.version, identity))
-            key = f"{experiment.name} {path.stem}"
-            jobs[key] = RowsJob(key, experiment.name, scale, unit, path, models, tuple(dict.fromkeys(needs)))
-    return Plan(experiments, scale, out, models, list(jobs.values()))
+    return replace(planned, experiments=[*in_order, *studies], jobs=[*planned.jobs, *rows])
 
 
 @dataclass
-class Going:
-    """How far a call has come: shares of jobs, weighed by their stated time, and the time left."""
+class JobProgress:
+    """How much of the jobs is done, weighed by their expected seconds, and the time left."""
 
-    jobs: list[Job]
+    jobs: Sequence[Job]
     processes: int
     started: float = field(default_factory=time.perf_counter)
     shares: dict[str, float] = field(default_factory=dict)
@@ -221,15 +175,15 @@ class Going:
 
     @property
     def seconds_left(self) -> float:
-        """At the speed so far; by the stated times while there is too little to go by."""
+        """At the speed so far; by the expected seconds as long as little is done."""
         passed = time.perf_counter() - self.started
         pace = passed / self.done if self.done > 0.05 * self.total else 1.0 / self.processes
         return (self.total - self.done) * pace
 
-    def hear(self, event: Event) -> None:
-        if event.kind == "begun":
+    def update(self, event: Event) -> None:
+        if event.kind == "started":
             self.running[event.key] = ""
-        elif event.kind == "at":
+        elif event.kind == "progress":
             self.shares[event.key] = max(self.shares.get(event.key, 0.0), 0.98 * event.share)
             self.running[event.key] = event.note
         else:
@@ -244,30 +198,101 @@ def cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def carry_out(jobs: list[Job], processes: int, out: Path) -> Iterator[tuple[Event, Going]]:
-    """Do the jobs, telling after each event how far it has come."""
+def run_missing(jobs: Sequence[Job], processes: int, out: Path) -> Iterator[tuple[Event, JobProgress]]:
+    """Do jobs, and tell after each event how far they have come."""
     out.mkdir(parents=True, exist_ok=True)
     (out / "models").mkdir(exist_ok=True)
-    going = Going(jobs, min(processes, max(1, len(jobs))))
+    progress = JobProgress(jobs, min(processes, max(1, len(jobs))))
     with RunFolder(out).lock():  # two calls would do the same units twice
-        for event in work(jobs, processes, out / "workers.log"):
-            going.hear(event)
-            yield event, going
+        for event in run_jobs(jobs, processes, out / "workers.log"):
+            progress.update(event)
+            yield event, progress
 
 
-def describe(job: Job) -> str:
-    """A job in words."""
-    if isinstance(job, ReaderJob):
-        return f"teach {job.name} to read"
-    if isinstance(job, TeachJob):
-        return f"teach: {label(job.spec)}{_aside([job.spec])}"
-    return f"{job.experiment}: {job.path.stem.rpartition('-')[0]}{_aside(job.unit.learned)}"
+@dataclass(frozen=True)
+class Outcome:
+    """What a call of `complete` did and found."""
+
+    scale: Scale
+    out: Path
+    page: Path
+    claims: list[Claim]
+    units: dict[str, int]  # finished, by experiment
+    jobs: int
+    done_now: int
+    failed: dict[str, str]
+    seconds: float
+    published: list[Path]
+    not_published: list[str]
+
+    def to_json(self) -> dict[str, Any]:
+        record: dict[str, Any] = json.loads(json.dumps(plain(asdict(self)), default=str))  # paths become strings
+        return record
 
 
-def _aside(specs: Sequence[dict[str, Any]]) -> str:
-    """What a label does not say and one run is told from the next by: its config, a wrong book, how it is trained."""
-    told = {name: value for spec in specs for name, value in spec["settings"].items()}
-    words = sorted({str(spec["base"]) for spec in specs if "base" in spec})
-    words += ["wrong book"] if told.get("curriculum.wrong") else []
-    words += [f"{name.partition('.')[2]} {value}" for name, value in told.items() if name.startswith("training.")]
-    return f" ({', '.join(words)})" if words else ""
+def complete(
+    planned: Reproduction,
+    processes: int | None = None,
+    again: bool = False,
+    publish_to: Path | None = None,
+    on_event: Callable[[Event, JobProgress], None] = lambda event, progress: None,
+) -> Outcome:
+    """Do what is missing, write the page, and judge; `again` measures all rows anew."""
+    from openbook.paper.page import publish, write_page
+
+    missing = planned.missing(again)
+    _check_gpu(planned.scale, missing)
+    if publish_to is not None:
+        RunFolder(publish_to).check_writable()
+    started, failed = time.perf_counter(), dict[str, str]()
+    if missing:
+        for event, progress in run_missing(missing, processes or cores(), planned.out):
+            failed = progress.failed
+            on_event(event, progress)
+    page = write_page(with_neighbours(planned), failed)
+    published, left = publish(planned, publish_to, failed) if publish_to is not None else ([], [])
+    return Outcome(
+        scale=planned.scale,
+        out=planned.out,
+        page=page,
+        claims=planned.claims(),
+        units={experiment.name: len(planned.results(experiment).units) for experiment in planned.experiments},
+        jobs=len(planned.jobs),
+        done_now=len(missing),
+        failed=failed,
+        seconds=round(time.perf_counter() - started, 1),
+        published=published,
+        not_published=left,
+    )
+
+
+def reproduce(
+    names: Sequence[str],
+    scale: Scale,
+    out: Path,
+    reader: Path | None = None,
+    studies: Sequence[Path] = (),
+    **options: Any,
+) -> Outcome:
+    """Plan the named experiments and the studies in files, and do what is missing; options are those of `complete`."""
+    return complete(plan_reproduction(names, scale, out, reader, load_studies(studies)), **options)
+
+
+def load_studies(files: Sequence[Path]) -> list[Experiment]:
+    """The experiments that study files describe."""
+    if not files:
+        return []
+    from openbook.paper.study import load_study
+
+    return [load_study(Path(file)) for file in files]
+
+
+def _check_gpu(scale: Scale, jobs: Sequence[Job]) -> None:
+    if scale == "paper" and any(not isinstance(job, RowsJob) for job in jobs):
+        import torch
+
+        if not torch.cuda.is_available():
+            raise InputError(
+                "the paper's scale trains Llama-3.2-3B, and there is no GPU here: use --dry-run to see the commands, "
+                "or --scale laptop or overnight, which run on this machine"
+            )

@@ -1,4 +1,4 @@
-"""Rows on disk: one JSON file for each unit, with everything needed to know where its numbers come from.
+"""Rows on disk: one JSON file for each unit, with everything that tells where its numbers come from.
 
 OUT/rows/EXPERIMENT/UNIT.json    config, rows, seconds, versions, commit; written aside and renamed
 OUT/models/                      runs of the models that were looked at
@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,8 +25,8 @@ KEYS = ("experiment", "scale", "config", "rows", "seconds", "cpu_seconds", "envi
 
 
 @dataclass
-class Found:
-    """What a results folder holds of one experiment: finished units, and files that cannot be used, with the reason."""
+class Results:
+    """The finished units of an experiment, and why other files cannot be used."""
 
     units: list[dict[str, Any]] = field(default_factory=list)
     damaged: list[str] = field(default_factory=list)
@@ -39,11 +39,11 @@ class Found:
 def unit_name(unit: Unit, version: int = 1, identity: Sequence[Any] = ()) -> str:
     """A file name: what can be read of the config, and a hash of all that decides its rows.
 
-    `identity`: which readers they are, and what the settings of its models come to.
+    `identity`: which readers they are, and the full settings of its models.
     """
     words = "-".join(str(value) for value in unit.config.values() if isinstance(value, str | int | float))
     readable = re.sub(r"[^\w.]+", "-", words).strip("-")[:48]
-    return f"{readable or 'all'}-{short_hash([unit.config, version, list(identity)])}"
+    return f"{readable or 'all'}-{short_hash([unit.to_json(), version, list(identity)])}"
 
 
 def unit_path(out: Path, experiment: str, name: str) -> Path:
@@ -56,13 +56,13 @@ def write_unit(path: Path, record: dict[str, Any]) -> None:
 
 
 def read_unit(path: Path) -> dict[str, Any] | str:
-    """A unit's record, or in words why it cannot be used."""
+    """A unit's record, or a sentence that says why it cannot be used."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         return f"{path.name}: not readable as JSON ({type(error).__name__})"
-    if not isinstance(record, dict) or any(key not in record for key in KEYS):
-        missing = [key for key in KEYS if not isinstance(record, dict) or key not in record]
+    missing = [key for key in KEYS if not isinstance(record, dict) or key not in record]
+    if missing:
         return f"{path.name}: incomplete, it lacks {', '.join(missing)}"
     if not isinstance(record["rows"], list) or not all(isinstance(row, dict) for row in record["rows"]):
         return f"{path.name}: its rows are not a list of objects"
@@ -73,15 +73,11 @@ def is_done(path: Path) -> bool:
     return path.exists() and not isinstance(read_unit(path), str)
 
 
-def collect(out: Path, experiment: str, names: list[str]) -> Found:
-    """The named units of an experiment that are there."""
-    found = Found()
-    for name in names:
-        path = unit_path(out, experiment, name)
+def read_results(paths: Iterable[Path]) -> Results:
+    """Those of the units that are there."""
+    results = Results()
+    for path in paths:
         if path.exists():
             record = read_unit(path)
-            if isinstance(record, str):
-                found.damaged.append(record)
-            else:
-                found.units.append(record)
-    return found
+            results.damaged.append(record) if isinstance(record, str) else results.units.append(record)
+    return results

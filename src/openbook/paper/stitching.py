@@ -19,7 +19,7 @@ NAMES = ("anneal", "fixed:0.2")
 Windows = list[list[int]]
 
 
-def configs(scale: Scale) -> list[Unit]:
+def units(scale: Scale) -> list[Unit]:
     if scale == "smoke":
         return []  # a student that cannot read cannot be stitched with
     if scale == "paper":
@@ -40,7 +40,7 @@ def configs(scale: Scale) -> list[Unit]:
         seconds = 0.2 * exam
     return [
         Unit(
-            {"curve": name, "samples": samples, "exam": exam, "learned": [spec], "readers": [spec["reader"]]},
+            {"curve": name, "samples": samples, "exam": exam, "learned": [spec], "readers": [spec.reader]},
             seconds=seconds,
         )
         for name, samples, spec in grid
@@ -237,7 +237,7 @@ EXPERIMENT = Experiment(
     "from the trained model, the others from the reader it started from. One phrasebook is missing from the "
     "context, so only the exchanged layers can know it. The smallest run of layers that brings the accuracy back tells "
     "where that phrasebook is kept.",
-    configs=configs,
+    units=units,
     run=run,
     draw=draw,
     claims=claims,

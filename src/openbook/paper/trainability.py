@@ -17,7 +17,7 @@ KEPT = ("recovered", "recovered_by_layer", "hidden", "recovered_of_hidden", "clo
 NAMES = {"layerwise": "layer-wise", "full": "full", "control": "control: nothing hidden"}
 
 
-def configs(scale: Scale) -> list[Unit]:
+def units(scale: Scale) -> list[Unit]:
     if scale == "smoke":
         grid = [(update, 1e-2, 320) for update in NAMES]
         shape = {"depth": 2, "chars": 3}
@@ -135,7 +135,7 @@ EXPERIMENT = Experiment(
     story="The hand-built transformer is trained as the paper trains it: Adam, 51,200 strings of length 20, one random "
     "column of the context hidden at each step. Beside the paper's measure (is the largest entry of each column "
     "right?) stands the one that matters (does it translate with an empty context?), and a control that hides nothing.",
-    configs=configs,
+    units=units,
     run=run,
     draw=draw,
     claims=claims,

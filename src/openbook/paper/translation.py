@@ -10,7 +10,7 @@ from openbook.paper.models import Models
 from openbook.report.claims import Claim, judge, unmeasured
 
 
-def configs(scale: Scale) -> list[Unit]:
+def units(scale: Scale) -> list[Unit]:
     depth = 2 if scale in ("smoke", "laptop") else 5
     return [Unit({"depth": depth, "chars": 8, "length": 8, "seed": 0}, seconds=0.5)]
 
@@ -22,10 +22,10 @@ def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
 
     codebook = Codebook.sample(config["depth"], config["chars"], config["seed"])
     length = config["length"]
-    given = random_inputs(config["chars"], 1, (length, length), config["seed"])[0][0].tolist()
+    string = random_inputs(config["chars"], 1, (length, length), config["seed"])[0][0].tolist()
     letters = codebook.alphabets()
     levels: list[dict[str, Any]] = []
-    for i, level in enumerate(translate(codebook, given)):
+    for i, level in enumerate(translate(codebook, string)):
         rules = [
             {"left": [letters[i][a] for a in left], "right": [letters[i + 1][c] for c in right]}
             for left, right in zip(level.bigrams, level.images, strict=True)
@@ -48,13 +48,13 @@ def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
             "depends_on": [place + 1 for place in dependencies(codebook.depth, 0, length)],
             "rules_in_the_book": codebook.depth * codebook.chars**2,
             "rules_needed": sum(len({tuple(rule["left"]) for rule in level["rules"]}) for level in levels),
-            "comes_back": invert_batch(codebook, [output])[0].tolist() == given,
+            "comes_back": invert_batch(codebook, [output])[0].tolist() == string,
         }
     ]
 
 
 def draw(rows: Rows) -> list[Chart | Table]:
-    """The step-through is the report's own."""
+    """Nothing: the page shows its steps (see `stepping`)."""
     return []
 
 
@@ -84,7 +84,7 @@ EXPERIMENT = Experiment(
     "the string is shifted to the left by one, the first character wraps around, and the pairs are looked up. Two "
     "levels are shown; with every further level an output character depends on two more input characters, "
     "which is what makes the task hard to guess from inputs and outputs alone.",
-    configs=configs,
+    units=units,
     run=run,
     draw=draw,
     claims=claims,

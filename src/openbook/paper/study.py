@@ -1,0 +1,249 @@
+"""Studies: tables of runs that are no figure of the paper, read from YAML and run like any experiment.
+
+    name: rates
+    title: Annealing at other learning rates
+    story: Does it matter?
+    defaults: {reader: student-3-8, chars: 8, samples: 4000}  # of every line of `runs`
+    runs:                                                     # a run for each size, seed and value of the grid
+      - curve: anneal
+        seeds: [0, 1]
+        settings: {curriculum: anneal}
+        grid: {training.matrix_learning_rate: [0.01, null, 0.04]}  # null: as the config has it
+    columns: {rate: training.matrix_learning_rate}            # settings that the rows tell
+    panels: [{title: Book closed, x: rate, y: accuracy}]
+    claims: {judge: necessary}
+
+A row is what the main figure has of a run, with the settings of `columns` and the loss at the end.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import Field
+
+from openbook.figures.charts import Axis, Chart, Level, Panel, Series, Table, share
+from openbook.paper import efficiency_claims, sample_efficiency
+from openbook.paper.curricula import CURVES, mean_by, spread_by
+from openbook.paper.efficiency_charts import draw
+from openbook.paper.experiment import Experiment, Rows, Scale, TaughtModel, Unit
+from openbook.paper.models import Models
+from openbook.report.claims import Claim
+from openbook.training.config import Strict
+from openbook.training.folder import RunFolder
+from openbook.training.settings import read_yaml, validated
+
+AXES = {
+    "accuracy": share("accuracy, book closed"),
+    "last_loss": Axis("training loss at the end", low=0.0),
+    "rate": Axis("Muon's rate", "log"),
+    "samples": Axis("different samples", "log", "si"),
+    "seen": Axis("samples seen, repeated ones counted", "log", "si"),
+}
+COLUMNS = {  # of the table: header and format; other columns of a study have their own name
+    "samples": ("samples", ","),
+    "rate": ("rate", "g"),
+    "others": ("unused rules shown", ".0%"),
+    "seed": ("seed", ""),
+    "accuracy": ("book closed", ".1%"),
+    "low": ("from", ".1%"),
+    "high": ("to, at 95 %", ".1%"),
+    "open_book": ("book open", ".1%"),
+    "last_loss": ("loss at the end", ".3f"),
+    "tokens": ("tokens", ","),
+    "cpu_seconds": ("CPU seconds", ",.0f"),
+}
+MEASURED = ("seed", "accuracy", "low", "high", "open_book", "last_loss", "tokens", "cpu_seconds")
+
+
+class RunLine(Strict):
+    """A line of the table: runs that differ in size, seed and the settings of a grid."""
+
+    curve: Literal["anneal", "fixed:0.2", "no-context", "no-dropout", "wrong-context", "no-icl"]
+    samples: int | list[int]
+    chars: int
+    reader: str | None  # null: a student that cannot read
+    base: str | None = None  # a config that the settings lie over
+    seeds: list[int] = Field(default_factory=lambda: [0])
+    settings: dict[str, Any] = Field(default_factory=dict)
+    grid: dict[str, list[Any]] = Field(default_factory=dict)
+    labels: dict[str, int | float | str] = Field(default_factory=dict)  # further columns of its rows
+
+
+class StudyPanel(Strict):
+    """A panel of the chart: one value of the rows against another, or accuracy on the way if `x` is `seen`."""
+
+    title: str
+    x: str
+    y: str = "accuracy"
+    samples: list[int] = Field(default_factory=list)  # only runs of these sizes; empty: all
+
+
+class StudyClaims(Strict):
+    """Which of the main figure's sentences are judged."""
+
+    judge: Literal["necessary", "factor"]
+    curves: list[str] | None = None  # of `necessary`: only the sentences about these
+    best: bool = False  # for each curve and seed only what more samples or another setting gained
+
+
+class Study(Strict):
+    """A study's file."""
+
+    name: str = Field(pattern=r"^[\w.-]+$")  # of its files
+    title: str
+    story: str
+    differs: str = ""
+    paper: str = "Figure 2, section 3.2"
+    scale: Scale = "overnight"  # the only one at which it runs
+    runs: list[RunLine]
+    columns: dict[str, str] = Field(default_factory=dict)  # column -> dotted setting of the run
+    series: list[str] = Field(
+        default_factory=lambda: ["curve"]
+    )  # columns that tell one curve of the chart from another
+    only: dict[str, Any] = Field(default_factory=dict)  # runs that are drawn and judged, by columns; the table has all
+    panels: list[StudyPanel] = Field(default_factory=list)  # none: the charts of the main figure
+    note: str = ""
+    claims: StudyClaims | None = None
+
+    def units(self, scale: Scale) -> list[Unit]:
+        return [unit for line in self.runs for unit in _units_of(line)] if scale == self.scale else []
+
+    def run(self, config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
+        run = RunFolder(models.place(config["learned"][0]))
+        settings = run.read("config.json")
+        columns = {
+            name: functools.reduce(lambda group, part: group[part], key.split("."), settings)
+            for name, key in self.columns.items()
+        }
+        losses = [line["loss"] for line in run.metrics() if "loss" in line]
+        labels = {key: value for key, value in config.items() if key != "learned"}
+        rows = sample_efficiency.run(config, models)
+        return [{**row, **labels, **columns, "last_loss": losses[-1]} for row in rows]
+
+    def draw(self, rows: Rows) -> list[Chart | Table]:
+        if not rows:
+            return []
+        shown, table = self._shown(rows), self._table(rows)
+        if not shown:
+            return [table]
+        if not self.panels:
+            return [*draw(shown, self.name, self.note), table]
+        best = [max(runs, key=lambda row: row["accuracy"]) for _, runs in self._series_of(shown)]
+        ends = "; ".join(f"{self._name(row)} {row['accuracy']:.0%}{self._where(row)}" for row in best)
+        alt = f"Accuracy with the book closed, the best run of each: {ends}."
+        title = f"{self.title}, MLT({rows[0]['depth']}, {rows[0]['chars']})"
+        return [Chart(self.name, title, alt, [self._panel(panel, shown) for panel in self.panels], self.note), table]
+
+    def judge(self, rows: Rows) -> list[Claim]:
+        if self.claims is None:
+            return []
+        shown = self._shown(rows)
+        kept = best_runs(shown) if self.claims.best else shown
+        if self.claims.judge == "necessary":
+            return efficiency_claims.necessary(kept, self.claims.curves)
+        passed = {f"first passed, seed {k}": n for k, n in efficiency_claims.first_passed(shown).items()}
+        factor = efficiency_claims.fewer(kept)
+        return [replace(factor, numbers={**factor.numbers, **passed})]
+
+    def _shown(self, rows: Rows) -> list[dict[str, Any]]:
+        return [row for row in rows if all(row.get(key) == value for key, value in self.only.items())]
+
+    def _series_of(self, rows: Rows) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+        """The rows of each curve of the chart, by its name."""
+        order = list(CURVES)
+        ordered = sorted(rows, key=lambda row: (order.index(row["curve"]), *(row[key] for key in self.series[1:])))
+        for name, runs in itertools.groupby(ordered, self._name):
+            yield name, list(runs)
+
+    def _name(self, row: dict[str, Any]) -> str:
+        return ", ".join([CURVES[row["curve"]].label, *(f"{key} {_cell(row, key)}" for key in self.series[1:])])
+
+    def _where(self, row: dict[str, Any]) -> str:
+        x = self.panels[0].x
+        return f" at {x} {_cell(row, x)}" if x in row and x not in self.series else ""
+
+    def _panel(self, panel: StudyPanel, rows: Rows) -> Panel:
+        series = []
+        shown = [row for row in rows if not panel.samples or row["samples"] in panel.samples]
+        for k, (name, runs) in enumerate(self._series_of(shown)):
+            colour = CURVES[runs[0]["curve"]].colour if self.series == ["curve"] else k
+            if panel.x == "seen":
+                points, spread = _course(runs)
+            else:
+                points = list(mean_by(runs, panel.x, panel.y).items())
+                spread = spread_by(runs, panel.x) if panel.y == "accuracy" else {}
+            series.append(Series(name, points, colour, [spread[x] for x, _ in points] if spread else []))
+        chance = [Level(rows[0]["chance"], "chance")] if panel.y == "accuracy" else []
+        x, y = (AXES.get(key, Axis(key)) for key in (panel.x, panel.y))
+        return Panel(panel.title, x, y, series, chance)
+
+    def _table(self, rows: Rows) -> Table:
+        labels = dict.fromkeys(key for line in self.runs for key in line.labels)
+        keys = ["samples", *labels, *self.columns, *MEASURED]
+        order = list(CURVES)
+        ordered = sorted(rows, key=lambda row: (order.index(row["curve"]), row["samples"], self._name(row)))
+        header = ["curriculum", *(COLUMNS.get(key, (key, ""))[0] for key in keys)]
+        cells = [[CURVES[row["curve"]].label, *(_cell(row, key) for key in keys)] for row in ordered]
+        return Table(f"{self.name}-runs", "Every run", header, cells)
+
+
+def _cell(row: dict[str, Any], key: str) -> str:
+    """A value in words; rows of earlier versions do not have all of them."""
+    return "" if row.get(key) is None else format(row[key], COLUMNS.get(key, ("", ""))[1])
+
+
+def _units_of(line: RunLine) -> Iterator[Unit]:
+    sizes = line.samples if isinstance(line.samples, list) else [line.samples]
+    for samples, seed, *values in itertools.product(sizes, line.seeds, *line.grid.values()):
+        changed = {key: value for key, value in zip(line.grid, values, strict=True) if value is not None}
+        settings = {"samples": samples, "seed": seed, "task.codebook": seed, **line.settings, **changed}
+        model = TaughtModel(line.reader, settings, line.base)
+        yield sample_efficiency.unit(line.curve, samples, seed, line.chars, model, **line.labels)
+
+
+def _course(runs: Rows) -> tuple[list[tuple[float, float]], dict[float, tuple[float, float]]]:
+    """Accuracy on the way by samples seen: the mean of the runs, and their lowest and highest."""
+    seen: dict[float, list[float]] = {}
+    for row in runs:
+        each = row["samples"] * row.get("passes", 1) / row["steps"]
+        for point in row["curve_by_step"]:
+            seen.setdefault(point["step"] * each, []).append(point["closed_book"])
+    means = [(samples, sum(found) / len(found)) for samples, found in seen.items()]
+    return means, {samples: (min(found), max(found)) for samples, found in seen.items()}
+
+
+def best_runs(rows: Rows) -> list[dict[str, Any]]:
+    """What is known to be possible: for each curve, seed and size the best run, whatever its settings.
+
+    More samples need not be used, so a longer run with worse settings does not take back what a shorter one has shown.
+    Nor is it evidence of its size: a size counts for a seed that does better with it than with fewer.
+    """
+    kept: dict[tuple[str, int], list[dict[str, Any]]] = {}  # of each curve and seed, by size
+    for row in sorted(rows, key=lambda row: (row["samples"], -row["accuracy"])):
+        better = kept.setdefault((row["curve"], row["seed"]), [])
+        if not better or row["accuracy"] > better[-1]["accuracy"]:
+            better.append(row)
+    return [row for better in kept.values() for row in better]
+
+
+def load_study(file: Path) -> Experiment:
+    """The experiment that a study's file describes."""
+    values = read_yaml(file)
+    defaults, runs = values.pop("defaults", {}), values.get("runs")
+    if isinstance(defaults, dict) and isinstance(runs, list) and all(isinstance(line, dict) for line in runs):
+        values["runs"] = [{**defaults, **line} for line in runs]
+    study = validated(Study, values)
+    return Experiment(
+        **study.model_dump(include={"name", "title", "paper", "story", "differs"}),
+        units=study.units,
+        run=study.run,
+        draw=study.draw,
+        claims=study.judge,
+        study=str(file),
+    )
