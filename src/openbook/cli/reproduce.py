@@ -268,7 +268,7 @@ def _command(planned: Plan, spec: dict[str, Any]) -> str:
 def _show_claims(claims: list[Claim]) -> None:
     table = Table("experiment", "the paper says", "verdict", box=None, header_style="bold", pad_edge=False)
     for claim in claims:
-        table.add_row(claim.experiment, f"{claim.claim}\n[dim]{claim.said()}[/]", VERDICTS[claim.verdict])
+        table.add_row(claim.experiment, f"{claim.claim}\n[dim]{claim.numbers_in_words()}[/]", VERDICTS[claim.verdict])
     out.print(table)
     counts = {verdict: sum(claim.verdict == verdict for claim in claims) for verdict in VERDICTS}
     out.print(

@@ -11,7 +11,7 @@ from openbook.base.errors import InputError
 from openbook.curriculum import PRESETS
 from openbook.curriculum.schedule import Schedule
 from openbook.figures.charts import Axis, Chart, Level, Panel, Series, Table, share
-from openbook.report.page import Section
+from openbook.report.page import PageSection
 from openbook.training.folder import RunFolder
 
 NAME = "overview"
@@ -29,7 +29,7 @@ class _Told:
     chance: float
 
 
-def overview(runs: Sequence[tuple[str, Path]]) -> Section | None:
+def overview(runs: Sequence[tuple[str, Path]]) -> PageSection | None:
     """The runs that finished, compared; None where there are fewer than two of them."""
     told = [found for name, folder in runs if (found := _told(name, folder)) is not None]
     if len(told) < 2:
@@ -49,7 +49,7 @@ def overview(runs: Sequence[tuple[str, Path]]) -> Section | None:
     story = (
         "All finished runs of this page, in its order. An interval is of one run's exam, not of runs with other seeds."
     )
-    return Section(NAME, "The runs side by side", f"{len(told)} runs", story, figures=figures)
+    return PageSection(NAME, "The runs side by side", f"{len(told)} runs", story, figures=figures)
 
 
 def _told(name: str, folder: Path) -> _Told | None:

@@ -16,7 +16,7 @@ from markupsafe import Markup
 from openbook.base.errors import InputError
 from openbook.comparison.overview import INCOMPLETE, NAME, curriculum_name, learned, overview
 from openbook.figures.charts import Axis, Chart, Level, Panel, Series, Table, share
-from openbook.report.page import Page, Section, commands, paragraphs, write
+from openbook.report.page import Page, PageSection, commands, paragraphs, write
 from openbook.training.folder import CHANGES, ERROR, MANIFEST, PARTS, RunFolder
 
 BADGES = {"leaked": "leaked", "not recovered": "not-recovered", "void": "void", "inapplicable": "inapplicable"}
@@ -96,7 +96,7 @@ def _again(paths: Sequence[Path]) -> Markup:
     )
 
 
-def _run(folder: Path, name: str) -> Section:
+def _run(folder: Path, name: str) -> PageSection:
     """A run's folder, whatever state it is in."""
     problems: list[str] = []
 
@@ -146,7 +146,7 @@ def _run(folder: Path, name: str) -> Section:
         except INCOMPLETE:
             said = f"{CHANGES} does not say which"
         problems.append(f"It went on with other settings than it was begun with: {said}.")
-    return Section(
+    return PageSection(
         name=name,
         title=folder.absolute().name,
         where=str(folder),
@@ -255,7 +255,7 @@ def _record(about: Any, data: Any, config: Any) -> Table | None:
     return Table("record", "What the run wrote down", ["what", "value"], rows) if rows else None
 
 
-def _file(path: Path, name: str) -> Section:
+def _file(path: Path, name: str) -> PageSection:
     """A JSON file: an exam or an audit."""
     where = str(path)
     try:
@@ -263,7 +263,7 @@ def _file(path: Path, name: str) -> Section:
     except (OSError, ValueError, RecursionError) as error:
         story = "Not a JSON file that can be read; perhaps the command that wrote it was interrupted."
         notice = f"{path.name} cannot be read ({type(error).__name__})."
-        return Section(name, path.name, where, story, status="damaged", notices=[notice])
+        return PageSection(name, path.name, where, story, status="damaged", notices=[notice])
     try:
         if isinstance(found, dict) and "attacks" in found:
             return _audit(found, name, where)
@@ -276,12 +276,12 @@ def _file(path: Path, name: str) -> Section:
             return _exam(found, name, where)
     except INCOMPLETE as error:
         notice = f"{path.name} lacks something that its command writes ({error})."
-        return Section(name, path.name, where, "A file that is not complete.", status="damaged", notices=[notice])
+        return PageSection(name, path.name, where, "A file that is not complete.", status="damaged", notices=[notice])
     notice = "Give folders of runs, or what `openbook exam --json` or `openbook audit --json` printed."
-    return Section(name, path.name, where, "Not something this page can show.", status="damaged", notices=[notice])
+    return PageSection(name, path.name, where, "Not something this page can show.", status="damaged", notices=[notice])
 
 
-def _exam(found: dict[str, Any], name: str, where: str) -> Section:
+def _exam(found: dict[str, Any], name: str, where: str) -> PageSection:
     rows = found["rows"]
     right = sorted((row for row in rows if row["book"] == "right"), key=lambda row: row["open"])
     points = [(row["open"], row["accuracy"]) for row in right]
@@ -294,7 +294,7 @@ def _exam(found: dict[str, Any], name: str, where: str) -> Section:
     level = [Level(rows[0]["chance"], "chance")]
     panel = Panel("Accuracy on the answer", axis, share("accuracy"), series, level)
     alt = ", ".join(f"{accuracy:.0%} with {share:.0%} of the book open" for share, accuracy in points)
-    return Section(
+    return PageSection(
         name,
         f"Exam of {found.get('run', 'a run')}",
         where,
@@ -307,7 +307,7 @@ def _exam(found: dict[str, Any], name: str, where: str) -> Section:
     )
 
 
-def _audit(found: dict[str, Any], name: str, where: str) -> Section:
+def _audit(found: dict[str, Any], name: str, where: str) -> PageSection:
     cells = []
     for a in found["attacks"]:
         metric = a.get("metric", "rate")
@@ -323,7 +323,7 @@ def _audit(found: dict[str, Any], name: str, where: str) -> Section:
                 told(a.get("elimination")),
             ]
         )
-    return Section(
+    return PageSection(
         name,
         f"Audit of {found.get('run', 'a run')}",
         where,

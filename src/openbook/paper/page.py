@@ -9,14 +9,13 @@ from typing import Any
 from markupsafe import Markup
 
 from openbook.base.files import write_json, written_aside
-from openbook.figures.charts import Chart, Table
-from openbook.figures.svg import file_svg
+from openbook.figures import Chart, Table, svg
 from openbook.paper.experiment import Experiment
 from openbook.paper.models import name_of
 from openbook.paper.reproduce import Plan, claims_of
 from openbook.paper.results import Found
 from openbook.paper.stepping import steps_of
-from openbook.report.page import Page, Section, commands, paragraphs, write
+from openbook.report.page import Page, PageSection, commands, paragraphs, write
 from openbook.training.shipped import shipped_readers
 
 TITLE = "Context-enhanced learning, reproduced"
@@ -77,7 +76,7 @@ def publish(plan: Plan, folder: Path, failed: dict[str, str]) -> tuple[list[Path
             if isinstance(chart, Chart) and chart.name == experiment.name:
                 written.append(folder / f"{experiment.name}.svg")
                 with written_aside(written[-1]) as aside:
-                    aside.write_text(file_svg(chart), encoding="utf-8")
+                    aside.write_text(svg(chart), encoding="utf-8")
     return written, left
 
 
@@ -100,7 +99,7 @@ def _lead(plan: Plan) -> Markup:
         "page tells its story in its order, with numbers measured on this machine.",
         Markup(
             "Solid curves are ours; dashed, pale ones are published, of Llama-3.2-3B unless said otherwise, and not "
-            "ours. Point at a mark, or focus a chart and use the arrow keys, to read it. Scale: {}."
+            "ours. Point at a mark to read it, or open the numbers below its chart. Scale: {}."
         ).format(SCALE_WORDS[plan.scale]),
     )
 
@@ -114,7 +113,7 @@ def _overall(plan: Plan, found: dict[str, Found], failed: dict[str, str]) -> lis
     return lines + [f"{key} failed: {why}" for key, why in list(failed.items())[:NOTICED]]
 
 
-def _section(plan: Plan, experiment: Experiment, found: Found, failed: dict[str, str]) -> Section:
+def _section(plan: Plan, experiment: Experiment, found: Found, failed: dict[str, str]) -> PageSection:
     notices = [f"A result file is damaged and was left out: {line}." for line in found.damaged]
     missing = plan.units(experiment) - len(found.units)
     command = f"openbook reproduce {experiment.name} --scale {plan.scale}"
@@ -126,7 +125,7 @@ def _section(plan: Plan, experiment: Experiment, found: Found, failed: dict[str,
     drawn: list[Any] = []
     if found.rows:
         drawn = experiment.draw(found.rows)
-    return Section(
+    return PageSection(
         name=experiment.name,
         title=experiment.title,
         where=f"In the paper: {experiment.paper}",
