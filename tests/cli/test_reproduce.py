@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from openbook.cli import main
+from openbook.figures import svg
 from openbook.figures.charts import Chart
-from openbook.figures.svg import file_svg
 from openbook.paper import select
 from openbook.training.folder import RunFolder
 
@@ -79,7 +79,7 @@ def test_finished_experiments_are_published_and_others_named(
     (chart,) = (
         c for c in experiment.draw([r for u in stored["units"] for r in u["rows"]]) if c.name == experiment.name
     )
-    assert isinstance(chart, Chart) and (shown / "surrogate-dynamics.svg").read_text() == file_svg(chart)
+    assert isinstance(chart, Chart) and (shown / "surrogate-dynamics.svg").read_text() == svg(chart)
     key = f"surrogate-dynamics {rows[0].stem}"
     monkeypatch.setattr("openbook.cli.reproduce._carry_out", lambda *_: {key: "broke"})  # its old rows are there
     again, _ = told(*CHEAP, "--out", tmp_path / "out", "--again", "--publish", shown)

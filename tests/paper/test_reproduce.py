@@ -14,7 +14,7 @@ from openbook.paper import EXPERIMENTS, brief, five_levels, passes, plain, rates
 from openbook.paper.curricula import CURVES
 from openbook.paper.experiment import SCALES, Experiment
 from openbook.paper.models import Models, finished, reader_flags, reader_seconds, taught
-from openbook.paper.page import _made_by
+from openbook.paper.page import made_by
 from openbook.paper.reproduce import Going, ReaderJob, RowsJob, TeachJob, carry_out, describe, plan, with_neighbours
 from openbook.paper.results import KEYS, read_unit, write_unit
 from openbook.training.config import RunConfig
@@ -370,7 +370,7 @@ def test_a_given_reader_is_named_by_what_made_it(seed: int, said: str, tmp_path:
     (reader.model_folder / "model.safetensors").write_text("weights")
     reader.finish({"capable": True})
     planned = plan(["five-levels", "translation"], "overnight", tmp_path / "out", reader.folder)
-    other, figure = (_made_by(planned, one) for one in planned.experiments)
+    other, figure = (made_by(planned, one) for one in planned.experiments)
     assert figure.startswith(f"openbook reproduce five-levels --scale overnight --reader READER; READER: {said}")
     assert other == "openbook reproduce translation --scale overnight"  # which starts from no reader
 

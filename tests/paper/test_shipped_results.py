@@ -1,4 +1,9 @@
-"""Charts in docs/results are those that this code draws from the rows beside them."""
+"""Charts in docs/results are those that this code draws from the rows beside them.
+
+Where one is not, this draws them all again:
+
+    python -c "from pathlib import Path; from openbook.paper.page import redraw; redraw(Path('docs/results'))"
+"""
 
 from __future__ import annotations
 
@@ -8,8 +13,7 @@ from typing import Any
 
 import pytest
 
-from openbook.figures.charts import Chart
-from openbook.figures.svg import file_svg
+from openbook.figures import Chart, svg
 from openbook.paper import EXPERIMENTS, Experiment
 from openbook.paper.models import Models
 
@@ -25,7 +29,9 @@ def units(experiment: Experiment) -> list[dict[str, Any]]:
 def test_a_chart_in_the_docs_is_drawn_from_the_rows_beside_it(experiment: Experiment) -> None:
     rows = [row for unit in units(experiment) for row in unit["rows"]]
     chart = next(one for one in experiment.draw(rows) if isinstance(one, Chart) and one.name == experiment.name)
-    assert (FOLDER / f"{experiment.name}.svg").read_text(encoding="utf-8") == file_svg(chart), "draw it again"
+    assert (FOLDER / f"{experiment.name}.svg").read_text(encoding="utf-8") == svg(chart), (
+        "draw it again (see the top of this file)"
+    )
 
 
 @pytest.mark.parametrize("experiment", [one for one in SHIPPED if units(one)], ids=lambda one: one.name)

@@ -16,6 +16,7 @@ from openbook.figures.theme import AXIS, MARK, PAGE, SOFT, colour, styled
 
 WIDTH, HEIGHT = 380, 260  # of a panel on the page: as wide as a phone, so that nothing is scaled down there
 INNER_WIDTH, INNER_HEIGHT = 310, 204  # of a panel in a file, without what stands around its axes
+AROUND_FILE = 85  # what stands around them, in pixels
 ALONE = 1.35  # a file's only panel is drawn larger
 ACROSS = 3  # panels side by side in a file
 AROUND = 48  # pixels that the horizontal axis of a panel takes
@@ -52,14 +53,17 @@ def chart_of(chart: Chart) -> Any:
     for panel in chart.panels:
         view = _view(panel)
         if isinstance(panel, Panel) and entries:
-            view = alt.layer(view, _legend(entries, columns * (width + 60)))
+            view = alt.layer(view, _legend(entries, columns * (width + AROUND_FILE)))
         height = round(zoom * (INNER_HEIGHT if isinstance(panel, Panel) else _height(panel)))
         title = alt.TitleParams(textwrap.wrap(panel.title, width // 7), offset=8)
         views.append(view.properties(width=width, height=height, title=title))
-    heading: dict[str, Any] = {"text": textwrap.wrap(chart.title, columns * width // 8), "fontSize": 15, "offset": 14}
-    heading["subtitle"] = textwrap.wrap(chart.caption, columns * width // 6)
-    drawn = alt.concat(*views, columns=columns, title=heading, spacing=24, description=chart.alt, padding=14)
-    return drawn.resolve_scale(fill="independent", color="independent", strokeDash="shared")
+    lines = textwrap.wrap(chart.title, columns * width // 8)
+    heading = alt.TitleParams(lines, fontSize=15, offset=14)
+    panels = alt.concat(*views, columns=columns, title=heading, spacing=24)
+    panels = panels.resolve_scale(fill="independent", color="independent", strokeDash="shared")
+    lines = textwrap.wrap(chart.caption, min(150, int(columns * (width + AROUND_FILE) / 5.2)))
+    caption = alt.TitleParams(lines, orient="bottom", fontSize=11, fontWeight="normal", color=SOFT, offset=12)
+    return alt.vconcat(panels, title=caption, description=chart.alt, padding=14).resolve_scale(strokeDash="shared")
 
 
 def numbers(panel: Panel | Heatmap | Ranges) -> Table:
@@ -102,7 +106,7 @@ def _legend(entries: list[dict[str, Any]], width: int) -> alt.Chart:
     words, inks = [entry["words"] for entry in entries], [entry["ink"] for entry in entries]
     look: dict[str, Any] = {"symbolType": "stroke", "symbolSize": 300, "symbolOpacity": 1}
     look["symbolStrokeColor"] = alt.ExprRef(f"{json.dumps(inks)}[indexof({json.dumps(words)}, datum.value)]")
-    columns = max(1, int(width / (50 + 6.5 * max(map(len, words)))))
+    columns = max(1, int(width / (50 + 5.7 * max(map(len, words)))))
     legend = alt.Legend(title=None, orient="bottom", columns=columns, **look)
     scale = alt.Scale(domain=words, range=[[5, 4] if entry["dashed"] else [1, 0] for entry in entries])
     return _data(entries).mark_line(opacity=0).encode(strokeDash=alt.StrokeDash("words:N", scale=scale, legend=legend))
@@ -191,7 +195,7 @@ def _heatmap(panel: Heatmap) -> Any:
     fill = alt.Fill(
         "v:Q",
         scale=scale,
-        legend=alt.Legend(title=None, gradientThickness=9, gradientLength=alt.ExprRef("height"), **ends),
+        legend=alt.Legend(title=None, gradientThickness=9, gradientLength=_height(panel), **ends),
     )
     # Cells overlap by about a pixel: without it, fine lines show between them.
     wide, high = (alt.RelativeBandSize(band=1 + len(names) / 300) for names in (panel.columns, panel.rows))
