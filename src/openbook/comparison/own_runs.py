@@ -112,9 +112,10 @@ def _story(config: Config | None, result: Result | None) -> str:
     """What the run was started with and how it ended, in sentences."""
     if config is None:
         return "What it was started with is not known."
+    seed = "not known" if config.seed == "" else config.seed
     story = (
         f"Learned {config.learned()}, starting from {config.start or 'a model made from scratch'}; curriculum "
-        f"{config.curriculum()} ({config.drop} closed, rate@progress), seed {'not known' if config.seed == '' else config.seed}."
+        f"{config.curriculum()} ({config.drop} closed, rate@progress), seed {seed}."
     )
     if result is not None:
         story += (
