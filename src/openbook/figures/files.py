@@ -19,10 +19,11 @@ PNG_SCALE = 2.0
 def spec(chart: Chart) -> dict[str, Any]:
     """The whole chart in Vega-Lite, in light colours: title, panels in rows of three, legend, caption."""
     from openbook.figures.theme import filled, styled
-    from openbook.figures.vega import chart_of
+    from openbook.figures.vega import chart_spec
 
-    drawn = chart_of(chart) if isinstance(chart, Chart) else chart  # an Altair chart until all callers give a Chart
-    return json.loads(filled(json.dumps(styled(drawn).to_dict(validate=False))))
+    # an Altair chart until all callers give a Chart
+    drawn = chart_spec(chart) if isinstance(chart, Chart) else styled(chart).to_dict(validate=False)
+    return json.loads(filled(json.dumps(drawn)))
 
 
 def drawn_svg(view: dict[str, Any], name: str) -> str:

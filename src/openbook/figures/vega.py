@@ -12,7 +12,7 @@ import altair as alt
 
 from openbook.figures.axes import LABELS, domain, encoding, written
 from openbook.figures.charts import Chart, Heatmap, Panel, Ranges, Series, Table
-from openbook.figures.theme import AXIS, MARK, PAGE, SOFT, colour, styled
+from openbook.figures.theme import AXIS, CONFIG, MARK, PAGE, SOFT, colour, styled
 
 WIDTH, HEIGHT = 380, 260  # of a panel on the page: as wide as a phone, so that nothing is scaled down there
 INNER_WIDTH, INNER_HEIGHT = 310, 204  # of a panel in a file, without what stands around its axes
@@ -45,25 +45,33 @@ def panel_spec(panel: Panel | Heatmap | Ranges) -> dict[str, Any]:
     return drawn.to_dict(validate=False) | (hiding if isinstance(panel, Panel) else {})
 
 
-def chart_of(chart: Chart) -> Any:
-    """The whole chart for a file, by Altair: title, caption, panels in rows of three, legend."""
+def chart_spec(chart: Chart) -> dict[str, Any]:
+    """The whole chart for a file: title, panels in rows of three, legend, caption.
+
+    Views are put side by side as Vega-Lite: `alt.concat` copies all their data at every step.
+    """
     zoom, columns = (ALONE, 1) if len(chart.panels) == 1 else (1.0, min(ACROSS, len(chart.panels)))
     width, entries = round(INNER_WIDTH * zoom), legend_of(chart)
-    views = []
+    across = columns * (width + AROUND_FILE)
+    views: list[dict[str, Any]] = []
+    datasets: dict[str, Any] = {}
     for panel in chart.panels:
         view = _view(panel)
         if isinstance(panel, Panel) and entries:
-            view = alt.layer(view, _legend(entries, columns * (width + AROUND_FILE)))
+            view = alt.layer(view, _legend(entries, across))
         height = round(zoom * (INNER_HEIGHT if isinstance(panel, Panel) else _height(panel)))
         title = alt.TitleParams(textwrap.wrap(panel.title, width // 7), offset=8)
-        views.append(view.properties(width=width, height=height, title=title))
-    lines = textwrap.wrap(chart.title, columns * width // 8)
-    heading = alt.TitleParams(lines, fontSize=15, offset=14)
-    panels = alt.concat(*views, columns=columns, title=heading, spacing=24)
-    panels = panels.resolve_scale(fill="independent", color="independent", strokeDash="shared")
-    lines = textwrap.wrap(chart.caption, min(150, int(columns * (width + AROUND_FILE) / 5.2)))
-    caption = alt.TitleParams(lines, orient="bottom", fontSize=11, fontWeight="normal", color=SOFT, offset=12)
-    return alt.vconcat(panels, title=caption, description=chart.alt, padding=14).resolve_scale(strokeDash="shared")
+        views.append(view.properties(width=width, height=height, title=title).to_dict(validate=False))
+        datasets |= views[-1].pop("datasets", {})
+        views[-1] = {key: value for key, value in views[-1].items() if key not in ("$schema", "config")}
+    heading = {"text": textwrap.wrap(chart.title, columns * width // 8), "fontSize": 15, "offset": 14}
+    caption = {"text": textwrap.wrap(chart.caption, min(150, int(across / 5.2))), "orient": "bottom", "offset": 12}
+    look = {"fontSize": 11, "fontWeight": "normal", "color": SOFT}
+    shared = {"scale": {"strokeDash": "shared", "fill": "independent", "color": "independent"}}
+    panels = {"concat": views, "columns": columns, "title": heading, "spacing": 24, "resolve": shared}
+    whole = {"vconcat": [panels], "title": caption | look, "resolve": {"scale": {"strokeDash": "shared"}}}
+    about = {"$schema": alt.SCHEMA_URL, "description": chart.alt, "padding": 14, "config": CONFIG}
+    return {**about, **whole, "datasets": datasets}
 
 
 def numbers(panel: Panel | Heatmap | Ranges) -> Table:
@@ -89,7 +97,7 @@ def _view(panel: Panel | Heatmap | Ranges) -> Any:
 
 
 def _data(rows: Iterable[dict[str, Any]]) -> alt.Chart:
-    return alt.Chart(alt.Data(values=list(rows)))
+    return alt.Chart(alt.Data(values=tuple(rows)))  # Altair copies a list at every step
 
 
 def _read(**titles: str) -> list[alt.Tooltip]:
@@ -167,7 +175,7 @@ def _curves(panel: Panel) -> Any:
         # A point can be read from nearby, but one that the pointer is on comes first.
         readable.mark_point(clip=clip, filled=True, size=420, opacity=0).encode(tooltip=read),
         few.mark_point(clip=clip, size=28, strokeWidth=1.6).encode(fill=hollow, tooltip=read, **pale),
-        data=alt.Data(values=rows),
+        data=alt.Data(values=tuple(rows)),
     )
 
 

@@ -66,7 +66,7 @@ def _vega() -> str:
     return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
 
 
-def _item(figure: Chart | Table) -> dict[str, Any]:
+def _shown(figure: Chart | Table) -> dict[str, Any]:
     """What the template needs of a chart or a table."""
     from openbook.figures.vega import PUBLISHED, legend_of, numbers, panel_spec
 
@@ -86,37 +86,29 @@ def _item(figure: Chart | Table) -> dict[str, Any]:
     return {"chart": figure, "legend": legend, "panels": panels, "across": across}
 
 
-def _claim(claim: Claim) -> dict[str, Any]:
-    return {**claim.to_json(), "numbers": claim.numbers_in_words()}
-
-
 def render(page: Page) -> str:
     """The page as HTML; its charts lie beside it in `charts/`."""
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    sections = [
-        {
-            **vars(section),
-            "parts": [_item(figure) for figure in section.figures],
-            "claims": [_claim(claim) for claim in section.claims],
-        }
-        for section in page.sections
-    ]
-    last = ([("claims", "All claims")] if page.claims else []) + [("again", "How to run it again")]
     html = environment.from_string(_asset("page.html.j2")).render(
-        **{**vars(page), "sections": sections, "claims": [_claim(claim) for claim in page.claims]},
-        last=last,
+        **vars(page),
+        shown=_shown,
+        last=[("claims", "All claims")] * bool(page.claims) + [("again", "How to run it again")],
         style=Markup(css() + _asset("style.css")),
-        vega=Markup(_vega()) if any("chart" in part for section in sections for part in section["parts"]) else "",
+        vega=Markup(_vega()) if _charts(page) else "",
         script=Markup(_asset("page.js")),
     )
     return "\n".join(line.rstrip() for line in html.splitlines() if line.strip()) + "\n"
+
+
+def _charts(page: Page) -> list[Chart]:
+    return [figure for section in page.sections for figure in section.figures if isinstance(figure, Chart)]
 
 
 def write(page: Page, path: Path) -> Path:
     """Write the page and, beside it, every chart as SVG and PNG."""
     folder = path.parent / "charts"
     folder.mkdir(parents=True, exist_ok=True)  # it may be a folder of other things too
-    for chart in (figure for section in page.sections for figure in section.figures if isinstance(figure, Chart)):
+    for chart in _charts(page):
         drawn = svg(chart)
         with written_aside(folder / f"{chart.name}.svg") as aside:
             aside.write_text(drawn, encoding="utf-8")
