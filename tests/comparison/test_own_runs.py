@@ -259,3 +259,20 @@ def test_what_does_not_exist_is_refused_before_anything(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no run was named"):
         write_report([], tmp_path / "report.html")
     assert not (tmp_path / "report.html").exists()
+
+
+def test_a_bug_in_what_draws_a_run_is_loud(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise KeyError("a bug")
+
+    monkeypatch.setattr("openbook.comparison.own_runs.Chart", broken)
+    with pytest.raises(KeyError, match="a bug"):
+        write_report([run], tmp_path / "report.html")
+
+
+def test_what_is_wrong_with_a_file_is_named(run: Path, tmp_path: Path) -> None:
+    result = json.loads((run / "result.json").read_text())
+    (run / "result.json").write_text(json.dumps({**result, "steps": "many"}))
+    _, (described,) = shown([run], tmp_path)
+    assert described["status"] == "damaged"
+    assert described["notices"][0].startswith("result.json is not what openbook writes: steps: ")
