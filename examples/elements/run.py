@@ -35,7 +35,7 @@ from transformers import PreTrainedTokenizerFast
 from openbook.base.console import emit_json, err, out, progress
 from openbook.base.environment import environment
 from openbook.base.intervals import clustered
-from openbook.figures.theme import check_path, save
+from openbook.figures import Axis, Chart, Level, Panel, Series, check_path, save, share
 from openbook.training.config import ModelConfig
 from openbook.training.exam import examine
 from openbook.training.families import Family, llama_shape
@@ -221,41 +221,28 @@ def _teach(
     return right
 
 
-def figure(found: dict[str, Any]) -> Any:
+def figure(found: dict[str, Any]) -> Chart:
     """Closed-book accuracy against the questions answered in training."""
-    import altair as alt
-
     titles = {"threes": "threes that were never asked", "singles": "single facts, never asked by themselves"}
+    questions = Axis("questions answered in training", "log", "si")
     panels = []
     for name, title in titles.items():
-        rows = [{"way": WAYS[way], "samples": samples, **point} for way, samples, point in _points(found, name)]
-        base = alt.Chart(alt.Data(values=rows)).encode(
-            x=alt.X(
-                "samples:Q",
-                scale=alt.Scale(type="log", base=2, nice=False, padding=12),
-                title="questions answered in training",
-                axis=alt.Axis(values=sorted({row["samples"] for row in rows}), format=","),
-            ),
-            color=alt.Color("way:N", title=None, sort=list(WAYS.values()), legend=alt.Legend(orient="bottom")),
-        )
-        percent = alt.Axis(format="%")
-        y = alt.Y("mean:Q", title="right, book closed", scale=alt.Scale(domain=[0, 1]), axis=percent)
-        chance = alt.Chart(alt.Data(values=[{"chance": found["chance"][name]}]))
-        panels.append(
-            alt.layer(
-                chance.mark_rule(color="#888", strokeDash=[2, 3]).encode(y="chance:Q"),
-                base.mark_rule(opacity=0.7).encode(y="low:Q", y2="high:Q"),
-                base.mark_line(strokeWidth=2.5, point=alt.OverlayMarkDef(size=45)).encode(y=y),
-            ).properties(width=330, height=240, title=title)
-        )
-    return alt.hconcat(*panels).properties(
-        title={
-            "text": f"Natural isotopes of {found['elements']} elements, learned from sums of three",
-            "subtitle": [
-                "mean of the seeds and its 95 % interval; dotted: one and the same answer everywhere; "
-                f"the model reads {found['reads']:.0%} of sums of invented facts right"
-            ],
-        }
+        series = []
+        for colour, (way, label) in enumerate(WAYS.items()):
+            points = [(samples, point) for each, samples, point in _points(found, name) if each == way]
+            if points:
+                means = [(samples, point["mean"]) for samples, point in points]
+                spread = [(point["low"], point["high"]) for _, point in points]
+                series.append(Series(label, means, colour, spread))
+        level = Level(found["chance"][name], "one answer everywhere")
+        panels.append(Panel(title, questions, share("right, book closed"), series, [level]))
+    return Chart(
+        "elements",
+        f"Natural isotopes of {found['elements']} elements, learned from sums of three",
+        "Accuracy with the book closed, of each way of training, by the number of questions answered.",
+        panels,
+        "The mean of the seeds and its 95 % interval. "
+        f"The model reads {found['reads']:.0%} of sums of invented facts right.",
     )
 
 

@@ -122,7 +122,7 @@ def learn(
         config = config_for(file=config, base=base, **keys)  # type: ignore[arg-type]
     elif keys or data is not None:
         raise InputError("a whole config was given: put data and settings into it")
-    execute(config, Path(out), start, bar=bar, report=report)  # type: ignore[arg-type]
+    execute(config, Path(out), start, bar=bar, report=report)
     return Run(out)
 
 

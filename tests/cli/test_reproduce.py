@@ -15,8 +15,8 @@ import pytest
 
 from openbook.base.jobs import Event
 from openbook.cli import main
+from openbook.figures import svg
 from openbook.figures.charts import Chart
-from openbook.figures.svg import file_svg
 from openbook.paper import EXPERIMENTS, reproduce
 from openbook.paper.reproduce import JobProgress
 from openbook.training.folder import RunFolder
@@ -81,7 +81,7 @@ def test_finished_experiments_are_published_and_others_named(
     (chart,) = (
         c for c in experiment.draw([r for u in stored["units"] for r in u["rows"]]) if c.name == experiment.name
     )
-    assert isinstance(chart, Chart) and (shown / "surrogate-dynamics.svg").read_text() == file_svg(chart)
+    assert isinstance(chart, Chart) and (shown / "surrogate-dynamics.svg").read_text() == svg(chart)
     key = f"surrogate-dynamics {rows[0].stem}"
     monkeypatch.setattr(  # its old rows are there
         reproduce, "run_missing", lambda jobs, *_: [(Event("failed", key), JobProgress(jobs, 1, failed={key: "broke"}))]

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from openbook.base.errors import InputError
-from openbook.comparison.overview import curriculum_name
 from openbook.comparison.own_runs import write_report
+from openbook.comparison.records import Config
 from openbook.curriculum import PRESETS, preset
 from openbook.training.folder import RunFolder
 
@@ -67,7 +67,7 @@ def test_a_reader_that_cannot_read_and_a_run_that_was_changed_say_so(run: Path, 
     (folder / "changes.json").write_text(json.dumps([{"lines_logged": 2, "changes": ["config: seed was 0, is 1"]}]))
     text, (described,) = shown([folder], tmp_path)
     (folder / "changes.json").write_text("[5]")
-    assert "does not say which" in " ".join(shown([folder], tmp_path)[1][0]["notices"])
+    assert "changes.json is not what openbook writes" in " ".join(shown([folder], tmp_path)[1][0]["notices"])
     said = " ".join(described["notices"])
     assert "It cannot read: its open-book accuracy is below 0.98" in said and "seed was 0, is 1" in said
     assert "Loss of the course" in text and text.count('id="main"') == 1
@@ -171,7 +171,7 @@ def test_runs_are_compared_before_they_are_shown(run: Path, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize(
-    "told, name",
+    ("curriculum", "name"),
     [
         *(
             (preset("fixed:0.2" if name == "fixed" else name), "fixed:0.2" if name == "fixed" else name)
@@ -181,8 +181,8 @@ def test_runs_are_compared_before_they_are_shown(run: Path, tmp_path: Path) -> N
         ({"drop": "0@0,1@0.8"}, "closed at 0@0,1@0.8"),
     ],
 )
-def test_a_curriculum_is_called_by_its_name(told: dict[str, Any], name: str) -> None:
-    assert curriculum_name(told) == name
+def test_a_curriculum_is_called_by_its_name(curriculum: dict[str, Any], name: str) -> None:
+    assert Config.model_validate({"curriculum": curriculum}).curriculum() == name
 
 
 def test_runs_of_the_same_name_do_not_get_into_each_others_way(run: Path, tmp_path: Path) -> None:
@@ -259,3 +259,20 @@ def test_what_does_not_exist_is_refused_before_anything(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="no run was named"):
         write_report([], tmp_path / "report.html")
     assert not (tmp_path / "report.html").exists()
+
+
+def test_a_bug_in_what_draws_a_run_is_loud(run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise KeyError("a bug")
+
+    monkeypatch.setattr("openbook.comparison.own_runs.Chart", broken)
+    with pytest.raises(KeyError, match="a bug"):
+        write_report([run], tmp_path / "report.html")
+
+
+def test_what_is_wrong_with_a_file_is_named(run: Path, tmp_path: Path) -> None:
+    result = json.loads((run / "result.json").read_text())
+    (run / "result.json").write_text(json.dumps({**result, "steps": "many"}))
+    _, (described,) = shown([run], tmp_path)
+    assert described["status"] == "damaged"
+    assert described["notices"][0].startswith("result.json is not what openbook writes: steps: ")

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from openbook.figures import svg
 from openbook.figures.charts import Chart
-from openbook.figures.svg import file_svg
 from openbook.paper import EXPERIMENTS
 from openbook.paper.experiment import Experiment, TaughtModel
 from openbook.paper.models import Models
@@ -39,7 +39,7 @@ def test_a_chart_in_the_docs_is_drawn_from_the_rows_beside_it(experiment: Experi
     rows = [row for unit in units(experiment) for row in unit["rows"]]
     drawn = (part for part in experiment.draw(rows) if isinstance(part, Chart))
     chart = next(chart for chart in drawn if chart.name == experiment.name)
-    assert (FOLDER / f"{experiment.name}.svg").read_text(encoding="utf-8") == file_svg(chart), "draw it again"
+    assert (FOLDER / f"{experiment.name}.svg").read_text(encoding="utf-8") == svg(chart), "draw it again"
 
 
 @pytest.mark.parametrize("experiment", SHIPPED, ids=lambda experiment: experiment.name)

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from openbook.figures import save
 from openbook.figures.charts import Heatmap, Ranges
-from openbook.figures.theme import save
 from openbook.paper.published_maps import published_reading, published_window_rows, published_windows
 from openbook.probes.draw import (
     intermediate_chart,

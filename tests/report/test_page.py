@@ -10,8 +10,7 @@ import pytest
 from tests import browser
 from tests.paper import rows as made
 
-from openbook.figures.charts import Chart, Table
-from openbook.figures.svg import file_svg
+from openbook.figures import Chart, Table, svg
 from openbook.paper import EXPERIMENTS, select
 from openbook.paper.models import Models
 from openbook.paper.page import write_page
@@ -58,7 +57,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_the_page_is_one_small_file_with_every_chart_beside_it(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     assert len(text) < 5_000_000
-    outside = re.findall(r"""(?:src|href)=["'](?!#|data:|charts/)([^"']*)""", text)
+    written = re.sub(r"<script>.*?</script>", "", text, flags=re.DOTALL)  # without the libraries
+    outside = re.findall(r"""(?:src|href)=["'](?!#|data:|charts/)([^"']*)""", written)
     assert outside == [] and "@import" not in text and "url(http" not in text and "//fonts" not in text
     charts = re.findall(r'id="chart-([\w-]+)"', text)
     drawn = [f for e in select(list(MADE_UP)) for f in e.draw(MADE_UP[e.name]) if isinstance(f, Chart)]
@@ -83,7 +83,7 @@ def test_units_that_are_missing_leave_charts_that_can_be_drawn(name: str) -> Non
     for key in keys:
         for value in {row[key] for row in rows if isinstance(row.get(key), str | int)}:
             for item in experiment.draw([row for row in rows if row.get(key) != value]):
-                assert isinstance(item, Table) or (item.panels and file_svg(item).startswith("<svg"))
+                assert isinstance(item, Table) or (item.panels and svg(item).startswith("<svg"))
 
 
 def test_every_number_has_its_origin_and_its_command(page: Path) -> None:
@@ -113,10 +113,37 @@ def test_it_loads_quietly_quickly_and_within_the_window(page: Path, tab: browser
     assert tab.run("getComputedStyle(document.body).backgroundColor") == (
         "rgb(20, 23, 28)" if dark else "rgb(255, 255, 255)"
     )
-    assert tab.run("[...document.querySelectorAll('svg.plot')].every(s => s.getBoundingClientRect().height > 80)")
-    assert tab.run("document.querySelectorAll('svg.plot .pt').length") > 500
-    smallest = "Math.min(...[...document.querySelectorAll('svg.plot text')].map(t => t.getBoundingClientRect().height))"
+    assert tab.run("[...document.querySelectorAll('.plot svg')].every(s => s.getBoundingClientRect().height > 60)")
+    smallest = "Math.min(...[...document.querySelectorAll('.plot text')].map(t => t.getBoundingClientRect().height))"
     assert tab.run(smallest) >= 8  # pixels: small, but letters
+    live = tab.run("document.querySelectorAll('.plot.live').length")
+    assert live < tab.run("document.querySelectorAll('.plot').length")  # those far below are pictures still
+    tab.run(ALL_LIVE)
+    assert tab.run("document.querySelectorAll('.plot:not(.live)').length") == 0
+    assert tab.complaints() == [] and len(tab.requests()) == 1
+    assert tab.run("document.documentElement.scrollWidth") <= width
+
+
+# Every chart comes into the window, and Vega draws it.
+ALL_LIVE = """(async () => {
+  for (const plot of document.querySelectorAll(".plot")) {
+    plot.scrollIntoView({behavior: "instant"});
+    while (!plot.classList.contains("live")) await new Promise((done) => setTimeout(done, 20));
+  }
+})()"""
+
+
+def test_a_chart_is_the_same_before_and_after_vega_draws_it(page: Path, tab: browser.Tab) -> None:
+    """What is printed, or shown where no script runs, is the picture that the page carries."""
+    tab.open(page)
+    look = (
+        "(() => { const svg = document.querySelector('#chart-stitching-anneal .plot svg'); "
+        "return [svg.viewBox.baseVal.width, svg.viewBox.baseVal.height, svg.querySelectorAll('path').length, "
+        "[...svg.querySelectorAll('text')].map(t => t.textContent)]; })()"
+    )
+    before = tab.run(look)
+    tab.run(ALL_LIVE)
+    assert tab.run(look) == before and before[2] > 10
 
 
 CONTRAST = """(() => {
@@ -126,7 +153,7 @@ CONTRAST = """(() => {
   const behind = (e) => { for (; e; e = e.parentElement) { const c = rgb(getComputedStyle(e).backgroundColor);
     if (c.length === 3 || c[3] > 0) return c; } return [255, 255, 255]; };
   let worst = 99, where = "";
-  const all = "p, li, td, th, a, summary, figcaption, h1, h2, h3, .badge, button, caption, svg text";
+  const all = "p, li, td, th, a, summary, figcaption, h1, h2, h3, .badge, button, caption, .plot text";
   for (const e of document.querySelectorAll(all)) {
     if (!e.textContent.trim() || e.closest("[disabled]") || e.disabled) continue;
     const drawn = e instanceof SVGElement;
@@ -148,10 +175,12 @@ def test_words_stand_out_from_what_is_behind_them(page: Path, tab: browser.Tab, 
 
 def test_every_chart_has_words_and_every_heading_its_place(page: Path, tab: browser.Tab) -> None:
     tab.open(page)
-    assert tab.run("[...document.querySelectorAll('svg.plot')].every(s => s.getAttribute('aria-label').length > 30)")
+    assert tab.run("[...document.querySelectorAll('.plot')].every(s => s.getAttribute('aria-label').length > 30)")
     assert tab.run("[...document.querySelectorAll('nav a')].every(a => document.querySelector(a.getAttribute('href')))")
     ids = tab.run("[...document.querySelectorAll('[id]')].map(e => e.id)")
     assert len(set(ids)) == len(ids)
+    tables = "[...document.querySelectorAll('figure.chart')].map(f => f.querySelectorAll('details.numbers td').length)"
+    assert min(tab.run(tables)) >= 3  # the numbers of every chart, for those who cannot see it
 
 
 def test_the_translation_is_stepped_through_by_click_and_by_key(page: Path, tab: browser.Tab) -> None:
@@ -174,49 +203,39 @@ def test_the_translation_is_stepped_through_by_click_and_by_key(page: Path, tab:
     assert tab.run(shown) == "The string"
 
 
-def test_charts_answer_keys_pointer_and_legend(page: Path, tab: browser.Tab) -> None:
+def test_a_chart_answers_pointer_and_keys_and_its_legend_hides_curves(page: Path, tab: browser.Tab) -> None:
     tab.open(page)
-    plot = "document.querySelector('#chart-sample-efficiency svg.plot')"
-    tip = "document.getElementById('tip')"
-    told = f"getComputedStyle({tip}).visibility === 'visible' && {tip}.textContent"
-    tab.run(f"{plot}.scrollIntoView({{block: 'center', behavior: 'instant'}})")
-    assert tab.run(told) is False
-    tab.run(f"{plot}.focus()")
-    tab.press("End")
-    last = tab.run(told)
-    assert last and "samples" in last
-    tab.press("ArrowLeft")
-    assert tab.run(told) not in (False, last)
-    tab.press("Escape")
-    assert tab.run(told) is False
-    ours = f"{plot}.querySelector('g.se:not(.pub) .pt').getBoundingClientRect()"
-    place = tab.run(f"(() => {{ const b = {ours}; return [b.left + 3, b.top + 3]; }})()")
-    tab.call("Input.dispatchMouseEvent", type="mouseMoved", x=place[0], y=place[1])
-    assert "%" in tab.run(told)
-    curve = (
-        "getComputedStyle(document.querySelector('#chart-sample-efficiency g.se[data-k^=Annealing]:not(.pub)')).display"
+    tab.run(ALL_LIVE)
+    figure = "document.querySelector('#chart-sample-efficiency')"
+    tab.run(f"{figure}.querySelector('.plot').scrollIntoView({{block: 'center', behavior: 'instant'}})")
+    place = tab.run(
+        f"(() => {{ const marks = {figure}.querySelectorAll('.mark-symbol path'); "
+        "const b = marks[marks.length - 1].getBoundingClientRect(); "
+        "return [b.left + b.width / 2, b.top + b.height / 2]; })()"
     )
-    assert tab.run(curve) != "none"
-    tab.click("#chart-sample-efficiency .legend button[data-k^=Annealing]")
-    assert tab.run(curve) == "none"
-    tab.click("#chart-sample-efficiency .legend button[data-k^=Annealing]")
-    assert tab.run(curve) != "none"
-    groups = "[...document.querySelectorAll('#chart-sample-efficiency g.pub')]"
-    published = f"{groups}.every(g => getComputedStyle(g).display === 'none')"
-    assert not tab.run(published)
-    tab.click("#chart-sample-efficiency .legend button[data-k='*published*']")
-    assert tab.run(published)
+    tab.call("Input.dispatchMouseEvent", type="mouseMoved", x=place[0], y=place[1])
+    tip = tab.run("document.querySelector('#vg-tooltip-element.visible').textContent")
+    assert "samples" in tip and "%" in tip
+    assert not tab.run(f"{figure}.querySelector('details.numbers').open")
+    tab.run(f"{figure}.querySelector('.plot').focus()")
+    tab.press("Enter")
+    assert tab.run(f"{figure}.querySelector('details.numbers').open")
+    assert tab.run("document.activeElement.textContent") == "The numbers of this chart"
 
-
-def test_heatmaps_are_walked_with_the_arrow_keys(page: Path, tab: browser.Tab) -> None:
-    tab.open(page)
-    told = "document.getElementById('tip').textContent"
-    tab.run("document.querySelector('#chart-stitching-anneal svg.plot').focus()")
-    tab.press("Home")
-    assert tab.run(told).startswith("first layer 1, last layer 1:")
-    tab.press("ArrowRight")
-    tab.press("ArrowDown")
-    assert tab.run(told).startswith("first layer 2, last layer 2:")
+    settled = "new Promise(done => setTimeout(done, 150))"
+    marks = f"{figure}.querySelectorAll('.mark-symbol path').length"
+    dashed = f"{figure}.querySelectorAll('.mark-line path[stroke-dasharray=\"5,4\"]').length"
+    everything, published = tab.run(marks), tab.run(dashed)
+    assert published > 0
+    tab.click("#chart-sample-efficiency .legend button[data-key^=Annealing]")
+    tab.run(settled)
+    assert 0 < tab.run(marks) < everything
+    tab.click("#chart-sample-efficiency .legend button[data-key^=Annealing]")
+    tab.run(settled)
+    assert tab.run(marks) == everything
+    tab.click("#chart-sample-efficiency .legend button[data-key='*published*']")
+    tab.run(settled)
+    assert tab.run(dashed) == 0 < tab.run(marks)
 
 
 def test_printed_everything_is_there_and_light(page: Path, tab: browser.Tab) -> None:
@@ -225,6 +244,11 @@ def test_printed_everything_is_there_and_light(page: Path, tab: browser.Tab) -> 
     assert tab.run("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
     assert tab.run("[...document.querySelectorAll('.steps li')].every(e => e.offsetHeight > 0)")
     assert tab.run("document.querySelector('.controls').offsetHeight") == 0
+    assert tab.run("[...document.querySelectorAll('.plot svg')].every(e => e.getBoundingClientRect().height > 60)")
+    assert tab.run("getComputedStyle(document.querySelector('.plot svg text')).fill") in (
+        "rgb(89, 89, 89)",
+        "rgb(27, 27, 27)",
+    )
     tab.call("Emulation.setEmulatedMedia", media="", features=[])
 
 

@@ -87,7 +87,7 @@ def audit_run(
     from openbook.audit import run as audits
     from openbook.audit.attack import ATTACKS, AuditConfig
     from openbook.audit.summary import chart_of
-    from openbook.figures.theme import check_path, save
+    from openbook.figures import check_path, save
 
     check_path(chart)
     config = AuditConfig(tuple(attacks or ATTACKS), budget, permutations, controls, steps, threshold, level, seed)

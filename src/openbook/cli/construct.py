@@ -11,8 +11,8 @@ from cyclopts import App, Parameter
 
 from openbook.base.console import out, progress
 from openbook.base.errors import InputError
+from openbook.figures import check_path
 from openbook.figures.terminal import numbers_of, present
-from openbook.figures.theme import check_path
 from openbook.paper import built_efficiency, construction, trainability
 from openbook.paper.experiment import Scale
 from openbook.task.phrasebook import Codebook

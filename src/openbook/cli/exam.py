@@ -10,8 +10,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from openbook.base.console import emit_json, out, progress
+from openbook.figures import check_path, save
 from openbook.figures.charts import Axis, Chart, Level, Panel, Series, share
-from openbook.figures.theme import check_path, save
 
 Shares = Annotated[list[float], Parameter(name="--open", negative="", consume_multiple=True)]
 

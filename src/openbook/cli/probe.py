@@ -105,13 +105,13 @@ class Output:
     json: bool = False
 
     def __post_init__(self) -> None:
-        from openbook.figures.theme import check_path
+        from openbook.figures import check_path
 
         check_path(self.chart)
 
     def report(self, result: dict[str, Any], tables: Sequence[charts.Table], chart: charts.Chart) -> None:
         """Save the chart, then print the JSON or the tables."""
-        from openbook.figures.theme import save
+        from openbook.figures import save
 
         if self.chart is not None:
             save(chart, self.chart)
@@ -174,7 +174,7 @@ def stitch(
     windows
         Save the smallest windows beside the published ones of a 3B model, as a chart, PNG, SVG or HTML.
     """
-    from openbook.figures.theme import check_path, save
+    from openbook.figures import check_path, save
     from openbook.paper.published_maps import published_window_rows, published_windows
     from openbook.probes import draw, known, subject
     from openbook.probes.stitch import stitch_map

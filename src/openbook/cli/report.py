@@ -18,28 +18,29 @@ def report(
     out_file: Annotated[Path, Parameter(name=["--out", "-o"])] = Path("report/index.html"),
     json: bool = False,
 ) -> None:
-    """Put runs on one self-contained page: learning curves, context reliance, audit.
+    """Put runs on one self-contained page: learning curves, exams and audits.
 
-    Takes folders of runs or of several runs (a sweep's), and files that `openbook exam --json` or `openbook audit
-    --json` printed. Two runs and more are compared first. A run that did not finish or was damaged is shown as such.
+    Give it folders of runs, folders that hold several runs (as a sweep leaves them), and files with what
+    `openbook exam --json` or `openbook audit --json` printed. Two or more runs are compared at the top of the page. A
+    run that did not finish or was damaged is shown as such. The page needs no network.
 
         openbook report runs/facts runs/other --out report/index.html
 
     Parameters
     ----------
     runs
-        Folders of runs and JSON files, in the order of the page.
+        Folders of runs and JSON files, in the order in which the page shows them.
     out_file
-        The page; its charts are written beside it as PNG and SVG.
+        The page to write; every chart is also written beside it, in `charts/`, as PNG and SVG.
     json
-        One JSON object on standard output.
+        Print one JSON object instead of a table.
     """
     from openbook.comparison.own_runs import write_report
 
     if out_file.suffix != ".html":
-        raise InputError(f"{out_file}: the page is an .html file")
+        raise InputError(f"{out_file}: the page is an .html file; give --out a name that ends in .html")
     if out_file.is_dir():
-        raise InputError(f"{out_file} is a folder: name a file")
+        raise InputError(f"{out_file} is a folder: give --out the name of a file, such as {out_file}/index.html")
     page, described = write_report(runs, out_file)
     if json:
         emit_json({"page": str(page), "runs": described})

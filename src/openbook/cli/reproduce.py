@@ -191,7 +191,7 @@ def _dry_run(planned: Reproduction, again: bool, json: bool) -> int:
 def _show(outcome: Outcome) -> None:
     table = Table("experiment", "the paper says", "verdict", box=None, header_style="bold", pad_edge=False)
     for claim in outcome.claims:
-        table.add_row(claim.experiment, f"{claim.claim}\n[dim]{claim.said()}[/]", VERDICTS[claim.verdict])
+        table.add_row(claim.experiment, f"{claim.claim}\n[dim]{claim.numbers_in_words()}[/]", VERDICTS[claim.verdict])
     out.print(table)
     holds, fails, unclear = (sum(claim.verdict == verdict for claim in outcome.claims) for verdict in VERDICTS)
     out.print(f"{holds} hold, {fails} do not, for {unclear} there is not enough evidence", style="bold")

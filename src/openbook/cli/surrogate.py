@@ -9,9 +9,9 @@ from cyclopts import App, Parameter
 
 from openbook.base.console import progress
 from openbook.base.errors import InputError
+from openbook.figures import check_path
 from openbook.figures.charts import Chart, Table
 from openbook.figures.terminal import numbers_of, present
-from openbook.figures.theme import check_path
 from openbook.paper import dynamics, gradients
 from openbook.paper import gap as gap_figure
 from openbook.task.alphabet import check_size

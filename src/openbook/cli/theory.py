@@ -12,7 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from openbook.base.console import emit_json, out, progress
-from openbook.figures.theme import check_path, save
+from openbook.figures import check_path, save
 from openbook.theory.lemmas import Check, Result, select
 from openbook.theory.lemmas.charts import decay_rows, lower_bound_chart
 

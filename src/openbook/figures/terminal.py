@@ -9,8 +9,8 @@ from typing import Any, Literal
 from rich.table import Table as RichTable
 
 from openbook.base.console import emit_json, out
+from openbook.figures import save
 from openbook.figures.charts import Chart, Panel, Table
-from openbook.figures.theme import save
 
 FORMATS = {"percent": ".1%", "number": ".3g", "si": ",.0f"}
 NARROW, WIDE = 3, 6  # a table of at most so many curves has room for their intervals, or for decimals of percentages

@@ -1,55 +1,67 @@
-"""One look for every chart, and one way to save it: PNG, SVG or a self-contained interactive page."""
+"""One look for every chart, light and dark: colours by name, fonts and lines.
+
+A chart names its colours as CSS variables, such as `var(--s0)`. The page defines them twice, so the browser follows
+the system's choice of light or dark without drawing anything again. A file gets the light colours.
+"""
 
 from __future__ import annotations
 
-from pathlib import Path
+import re
 from typing import Any
-
-from openbook.base.errors import InputError
 
 # A colour-blind-safe order (Okabe and Ito), used for curricula and arms alike.
 PALETTE = ["#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#8C8C8C", "#000000"]
-SUFFIXES = (".png", ".svg", ".html", ".json")
+PALETTE_DARK = ["#4aa8e0", "#ff8c42", "#2fcf9f", "#e79cc6", "#f5b93d", "#8fd0f7", "#a9a9a9", "#f2f2f2"]
+# Viridis at ten places, without its lightest end, which is hard to see on white.
+SEQUENCE = ["#440154", "#482475", "#414487", "#355f8d", "#2a788e",
+            "#21918c", "#22a884", "#44bf70", "#7ad151", "#a5c51f"]  # fmt: skip
+SEQUENCE_DARK = ["#7b6fd6", "#6f86d8", "#5f9bd0", "#4fadc0", "#44bcae",
+                 "#46c998", "#62d480", "#8bdc67", "#b8e152", "#e6e24a"]  # fmt: skip
+
+
+def _named(plain: str, palette: list[str], sequence: list[str]) -> dict[str, str]:
+    """Colours by name: the plain ones, then s0, s1, ... of the palette and q0, q1, ... of the sequence."""
+    named = dict(zip(("page", "ink", "soft", "grid", "axis", "mark"), plain.split(), strict=True))
+    return named | {
+        f"{kind}{k}": c for kind, colours in (("s", palette), ("q", sequence)) for k, c in enumerate(colours)
+    }
+
+
+LIGHT = _named("#ffffff #1b1b1b #595959 #e4e4e4 #767676 #ff3b1f", PALETTE, SEQUENCE)
+DARK = _named("#14171c #e9ebee #b3b9c2 #2e343d #8b929c #ff5c42", PALETTE_DARK, SEQUENCE_DARK)
+
+PAGE, INK, SOFT, GRID, AXIS, MARK = (f"var(--{name})" for name in ("page", "ink", "soft", "grid", "axis", "mark"))
+CONFIG: dict[str, Any] = {
+    "font": "Helvetica, Arial, Liberation Sans, DejaVu Sans, sans-serif",
+    "background": PAGE,
+    "aria": False,  # the chart as a whole is described, not each of a thousand marks
+    "view": {"stroke": None},
+    "axis": {"labelFontSize": 11, "titleFontSize": 11.5, "titleFontWeight": "normal", "titlePadding": 8}
+    | {"labelColor": SOFT, "titleColor": INK, "gridColor": GRID, "domainColor": AXIS, "tickColor": AXIS, "tickSize": 4},
+    "axisX": {"grid": False},
+    "axisY": {"domain": False, "ticks": False, "labelPadding": 6},
+    "legend": {"labelFontSize": 11.5, "labelColor": INK, "labelLimit": 420, "titleColor": INK, "symbolStrokeWidth": 3},
+    "title": {"fontSize": 12.5, "anchor": "start", "color": INK, "subtitleFontSize": 11, "subtitleColor": SOFT},
+    "range": {"category": [f"var(--s{k})" for k in range(len(PALETTE))]},
+}
+
+
+def colour(number: int) -> str:
+    """A place of the palette, or from 100 to 199 a place of the sequence from first to last."""
+    return f"var(--q{min(9, (number - 100) // 10)})" if number >= 100 else f"var(--s{number % len(PALETTE)})"
+
+
+def filled(text: str) -> str:
+    """A text that names colours, with the light colours in their places."""
+    return re.sub(r"var\(--(\w+)\)", lambda match: LIGHT[match[1]], text)
+
+
+def css() -> str:
+    """The colours as CSS variables for a page that follows the system's choice of light or dark."""
+    light, dark = ("".join(f"--{name}: {value}; " for name, value in scheme.items()) for scheme in (LIGHT, DARK))
+    return f":root {{ {light}}}\n@media screen and (prefers-color-scheme: dark) {{ :root {{ {dark}}} }}\n"
 
 
 def styled(chart: Any) -> Any:
-    """The chart with the project's fonts, grid and colours."""
-    return (
-        chart.configure_view(stroke=None)
-        .configure_axis(labelFontSize=12, titleFontSize=13, gridColor="#e6e6e6", domainColor="#888", tickColor="#888")
-        .configure_legend(labelFontSize=12, titleFontSize=12, labelLimit=300, symbolStrokeWidth=3)
-        .configure_title(fontSize=15, anchor="start", subtitleFontSize=12, subtitleColor="#555")
-        .configure_range(category=PALETTE)
-    )
-
-
-def check_path(path: Path | None) -> None:
-    """Refuse a chart file whose kind is unknown or whose folder is not there, before anything is computed."""
-    if path is None:
-        return
-    if path.suffix not in SUFFIXES:
-        raise InputError(f"{path}: a chart is saved as one of {', '.join(SUFFIXES)}")
-    if not path.absolute().parent.is_dir():
-        raise InputError(f"{path}: the folder {path.absolute().parent} does not exist")
-
-
-def save(chart: Any, path: Path) -> None:
-    """Write a chart to a file of the kind its name says."""
-    import vl_convert
-
-    from openbook.figures.charts import Chart
-    from openbook.figures.svg import file_svg
-
-    check_path(path)
-    aside = path.with_name(f".{path.stem}.writing{path.suffix}")
-    kinds: dict[str, dict[str, Any]] = {".png": {"ppi": 160}, ".html": {"inline": True}}
-    options = kinds.get(path.suffix, {})
-    try:
-        if isinstance(chart, Chart):  # drawn by hand until Altair draws these too
-            drawn = file_svg(chart)
-            aside.write_bytes(vl_convert.svg_to_png(drawn) if path.suffix == ".png" else drawn.encode())
-        else:
-            styled(chart).save(str(aside), **options)
-        aside.replace(path)
-    finally:
-        aside.unlink(missing_ok=True)
+    """An Altair chart with the project's fonts, grid and colours."""
+    return chart.configure(**CONFIG)

@@ -2,40 +2,42 @@
 
 from __future__ import annotations
 
+import json
 import shlex
 from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
-from openbook.base.files import write_json, written_aside
-from openbook.figures.charts import Chart, Table
-from openbook.figures.svg import file_svg
-from openbook.paper.experiment import Experiment
-from openbook.paper.reproduce import Reproduction
+from openbook.base.files import write_json
+from openbook.figures import Chart, Table, save
+from openbook.paper import select
+from openbook.paper.experiment import SCALES, Experiment
+from openbook.paper.reproduce import Reproduction, load_studies
 from openbook.paper.results import Results
 from openbook.paper.stepping import steps_of
-from openbook.report.page import Page, Section, commands, paragraphs, write
+from openbook.report.page import Page, PageSection, commands, paragraphs, write
 
 TITLE = "Context-enhanced learning, reproduced"
+VERDICTS = {"holds": "claims hold", "fails": "do not hold", "unclear": "not enough evidence"}
 TAGLINE = "Study with the book open, sit the exam with the book closed."
-SCALE_WORDS = {
-    "smoke": "smoke: a toy size that only shows that everything runs; most claims cannot be judged",
-    "laptop": "laptop: small models and tasks, minutes on two cores",
-    "overnight": "overnight: more sizes and seeds, hours on a CPU",
-    "paper": "paper: Llama-3.2-3B on a GPU",
-}
-NOTICED = 6
+NOTICED = 6  # failures that are listed above the contents; all are listed with their experiment
 
 
 def write_page(plan: Reproduction, failed: dict[str, str] | None = None) -> Path:
-    """Draw what is there, say what is not, and return the page's path."""
-    found = {experiment.name: plan.results(experiment) for experiment in plan.experiments}
-    sections = [_section(plan, experiment, found[experiment.name], failed or {}) for experiment in plan.experiments]
+    """Draw what is there, name what is missing, and return the page's path."""
+    failures = failed or {}
+    results = {experiment.name: plan.results(experiment) for experiment in plan.experiments}
+    sections = [_section(plan, experiment, results[experiment.name], failures) for experiment in plan.experiments]
     claims = [claim for section in sections for claim in section.claims]
-    units = [unit for one in found.values() for unit in one.units]
-    counted = {verdict: sum(claim.verdict == verdict for claim in claims) for verdict in ("holds", "fails", "unclear")}
-    measured = sum(unit["cpu_seconds"] for unit in units)
+    units = [unit for result in results.values() for unit in result.units]
+    counted = {verdict: sum(claim.verdict == verdict for claim in claims) for verdict in VERDICTS}
+    seconds = sum(unit["cpu_seconds"] for unit in units)
+    incomplete = [
+        f"{experiment.title}: {there} of {wanted} units are there."
+        for experiment in plan.experiments
+        if (there := len(results[experiment.name].units)) < (wanted := len(plan.row_jobs(experiment)))
+    ]
     page = Page(
         title=TITLE,
         tagline=TAGLINE,
@@ -44,12 +46,10 @@ def write_page(plan: Reproduction, failed: dict[str, str] | None = None) -> Path
         again=_again(plan),
         foot=_foot(units),
         counts=[
-            (str(counted["holds"]), "claims hold"),
-            (str(counted["fails"]), "do not hold"),
-            (str(counted["unclear"]), "not enough evidence"),
-            (f"{measured / 60:.0f} min" if measured >= 90 else f"{measured:.0f} s", "of CPU for the measurements"),
+            *((str(count), VERDICTS[verdict]) for verdict, count in counted.items()),
+            (f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s", "of CPU for the measurements"),
         ],
-        notices=_overall(plan, found, failed or {}),
+        notices=incomplete + [f"{key} failed: {why}" for key, why in list(failures.items())[:NOTICED]],
         claims=claims,
     )
     return write(page, plan.out / "index.html")
@@ -63,22 +63,38 @@ def publish(plan: Reproduction, folder: Path, failed: dict[str, str]) -> tuple[l
     written: list[Path] = []
     left: list[str] = []
     for experiment in plan.experiments:
-        found = plan.results(experiment)
-        if len(found.units) < len(plan.row_jobs(experiment)) or any(
-            key.startswith(f"{experiment.name} ") for key in failed
-        ):
+        result = plan.results(experiment)
+        if len(result.units) < len(plan.row_jobs(experiment)) or _failures(experiment, failed):
             left.append(experiment.name)
             continue
-        units = [{key: value for key, value in unit.items() if key not in ("file", "sha256")} for unit in found.units]
+        units = [{key: value for key, value in unit.items() if key not in ("file", "sha256")} for unit in result.units]
         folder.mkdir(parents=True, exist_ok=True)
         written.append(folder / f"{experiment.name}.json")
         write_json(written[-1], {"command": plan.command(experiment), "units": units})
-        for chart in experiment.draw(found.rows):
-            if isinstance(chart, Chart) and chart.name == experiment.name:
-                written.append(folder / f"{experiment.name}.svg")
-                with written_aside(written[-1]) as aside:
-                    aside.write_text(file_svg(chart), encoding="utf-8")
+        written += draw_published(experiment, folder)
     return written, left
+
+
+def draw_published(experiment: Experiment, folder: Path) -> list[Path]:
+    """The chart of published rows, drawn from NAME.json as NAME.svg; nothing where the experiment has no such chart."""
+    units = json.loads((folder / f"{experiment.name}.json").read_text(encoding="utf-8")).get("units", [])
+    rows = [row for unit in units for row in unit["rows"]]
+    charts = [item for item in experiment.draw(rows) if isinstance(item, Chart)] if rows else []
+    for chart in (chart for chart in charts if chart.name == experiment.name):
+        save(chart, folder / f"{experiment.name}.svg")
+        return [folder / f"{experiment.name}.svg"]
+    return []
+
+
+def redraw(folder: Path) -> list[Path]:
+    """The charts of all published rows in a folder, drawn again."""
+    known = [*select(), *load_studies(sorted(Path("studies").glob("*.yaml")))]
+    there = [experiment for experiment in known if (folder / f"{experiment.name}.json").exists()]
+    return [path for experiment in there for path in draw_published(experiment, folder)]
+
+
+def _failures(experiment: Experiment, failed: dict[str, str]) -> list[str]:
+    return [why for key, why in failed.items() if key.startswith(f"{experiment.name} ")]
 
 
 def _lead(plan: Reproduction) -> Markup:
@@ -89,68 +105,44 @@ def _lead(plan: Reproduction) -> Markup:
         "page tells its story in its order, with numbers measured on this machine.",
         Markup(
             "Solid curves are ours; dashed, pale ones are published, of Llama-3.2-3B unless said otherwise, and not "
-            "ours. Point at a mark, or focus a chart and use the arrow keys, to read it. Scale: {}."
-        ).format(SCALE_WORDS[plan.scale]),
+            "ours. Point at a mark to read it, or open the numbers below its chart. Scale: {}."
+        ).format(f"{plan.scale}: {SCALES[plan.scale]}"),
     )
 
 
-def _overall(plan: Reproduction, found: dict[str, Results], failed: dict[str, str]) -> list[str]:
-    lines = []
-    for experiment in plan.experiments:
-        there, wanted = len(found[experiment.name].units), len(plan.row_jobs(experiment))
-        if there < wanted:
-            lines.append(f"{experiment.title}: {there} of {wanted} units are there.")
-    return lines + [f"{key} failed: {why}" for key, why in list(failed.items())[:NOTICED]]
-
-
-def _section(plan: Reproduction, experiment: Experiment, found: Results, failed: dict[str, str]) -> Section:
-    notices = [f"A result file is damaged and was left out: {line}." for line in found.damaged]
-    missing = len(plan.row_jobs(experiment)) - len(found.units)
+def _section(plan: Reproduction, experiment: Experiment, result: Results, failed: dict[str, str]) -> PageSection:
+    wanted = len(plan.row_jobs(experiment))
     command = experiment.command(plan.scale)
     where = f" --out {shlex.quote(str(plan.out))}"
-    if missing:
-        notices.append(
-            f"{missing} of {len(plan.row_jobs(experiment))} units are missing; to have them: {command}{where}"
-        )
-    mine = {key: why for key, why in failed.items() if key.startswith(f"{experiment.name} ")}
-    notices += [f"Failed: {why}." for why in mine.values()]
-    drawn: list[Any] = []
-    if found.rows:
-        drawn = experiment.draw(found.rows)
-    return Section(
+    notices = [f"A result file is damaged and was left out: {line}." for line in result.damaged]
+    if missing := wanted - len(result.units):
+        notices.append(f"{missing} of {wanted} units are missing; to have them: {command}{where}")
+    notices += [f"Failed: {why}." for why in _failures(experiment, failed)]
+    return PageSection(
         name=experiment.name,
         title=experiment.title,
         where=f"In the paper: {experiment.paper}",
         story=experiment.story,
         differs=experiment.differs if plan.scale != "paper" else "",
         notices=notices,
-        steps=steps_of(found.rows) if experiment.name == "translation" else [],
-        figures=drawn,
+        steps=steps_of(result.rows) if experiment.name == "translation" else [],
+        figures=experiment.draw(result.rows) if result.rows else [],
         claims=plan.claims_of(experiment),
-        provenance=_provenance(found),
+        provenance=_provenance(result.units) if result.units else None,
         command=f"{command} --again{where}",
     )
 
 
-def _provenance(found: Results) -> Table | None:
-    if not found.units:
-        return None
+def _provenance(units: list[dict[str, Any]]) -> Table:
     rows = []
-    for unit in found.units:
-        config = ", ".join(
-            f"{key} {value}" for key, value in unit["config"].items() if not isinstance(value, list | dict)
-        )
+    for unit in units:
+        values = {key: value for key, value in unit["config"].items() if not isinstance(value, list | dict)}
+        config = ", ".join(f"{key} {value}" for key, value in values.items()) or "all"
         models = ", ".join([*unit.get("models", []), *(f"reader {name}" for name in unit.get("readers", {}).values())])
-        rows.append(
-            [config or "all", f"{unit['cpu_seconds']:.1f}", models, _commits(unit),
-             f"rows/{unit['experiment']}/{unit['file']}", unit["sha256"][:12]]
-        )  # fmt: skip
-    return Table(
-        "provenance",
-        "Units of this experiment",
-        ["config", "CPU s", "models", "commit", "file", "SHA-256"],
-        rows,
-    )
+        file = f"rows/{unit['experiment']}/{unit['file']}"
+        rows.append([config, f"{unit['cpu_seconds']:.1f}", models, _commits(unit), file, unit["sha256"][:12]])
+    header = ["config", "CPU s", "models", "commit", "file", "SHA-256"]
+    return Table("provenance", "Units of this experiment", header, rows)
 
 
 def _commits(unit: dict[str, Any]) -> str:
@@ -166,7 +158,7 @@ def _commit(git: dict[str, Any] | None) -> str:
 
 def _again(plan: Reproduction) -> Markup:
     return paragraphs(
-        "The command carries out what is missing and leaves alone what is done; an interrupted run goes on. Rows "
+        "The command measures what is missing and keeps what is done; an interrupted run goes on. Rows "
         "are kept with their config, versions and commit; models are kept as ordinary runs."
     ) + commands(
         f"openbook reproduce --scale {plan.scale}      # this page",
@@ -180,12 +172,13 @@ def _foot(units: list[dict[str, Any]]) -> Markup:
     """Machine and versions, as the units wrote them down."""
     if not units:
         return paragraphs("No unit is finished.")
-    about = [unit["environment"] for unit in units]
-    versions = sorted({", ".join(f"{k} {v}" for k, v in one["versions"].items() if v) for one in about})
-    commits = sorted({(one.get("git") or {}).get("commit", "installed package")[:10] for one in about})
-    machines = sorted(
-        {f"{one['system']} {one['machine']}, {one['cores']} cores, Python {one['python']}" for one in about}
-    )
+    machines, versions, commits = set(), set(), set()
+    for env in (unit["environment"] for unit in units):
+        machines.add(f"{env['system']} {env['machine']}, {env['cores']} cores, Python {env['python']}")
+        versions.add(", ".join(f"{name} {version}" for name, version in env["versions"].items() if version))
+        commits.add((env.get("git") or {}).get("commit", "installed package")[:10])
     return paragraphs(
-        f"Measured on {'; '.join(machines)}.", f"Versions: {'; '.join(versions)}.", f"Commits: {', '.join(commits)}."
+        f"Measured on {'; '.join(sorted(machines))}.",
+        f"Versions: {'; '.join(sorted(versions))}.",
+        f"Commits: {', '.join(sorted(commits))}.",
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 COLOURS = 6
@@ -14,60 +14,55 @@ def steps_of(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         return []
     row = rows[0]
     levels = row["levels"]
-    steps = [
-        {
-            "title": "The string",
-            "words": f"{len(levels[0]['string'])} characters of the first alphabet. The book has "
-            f"{row['rules_in_the_book']} rules; this string needs {row['rules_needed']} of them.",
-            "lines": [_line("string", _pairs(levels[0]["string"]))],
-        }
-    ]
+    string, answer = levels[0]["string"], levels[-1]["result"]
+    size = f"{len(string)} characters of the first alphabet. The book has {row['rules_in_the_book']} rules; "
+    steps = [_step("The string", f"{size}this string needs {row['rules_needed']} of them.", string=_pairs(string))]
     for level in levels:
-        number, shifted = level["level"], level["shifted"]
-        last = len(shifted) // 2 - 1
-        moved = _pairs(shifted)
-        moved[last] = {**moved[last], "moved": [1]}
-        coloured = [{**pair, "colour": k % COLOURS} for k, pair in enumerate(_pairs(shifted))]
-        looked = [
-            {"symbols": [*rule["left"], "→", *rule["right"]], "colour": k % COLOURS, "moved": []}
-            for k, rule in enumerate(level["rules"])
-        ]
-        result = [{**pair, "colour": k % COLOURS} for k, pair in enumerate(_pairs(level["result"]))]
+        title, shifted = f"Level {level['level']}", _pairs(level["shifted"])
+        shifted[-1]["moved"] = [1]
+        rules = _coloured({"symbols": [*rule["left"], "→", *rule["right"]], "moved": []} for rule in level["rules"])
         steps += [
-            {
-                "title": f"Level {number}: shift",
-                "words": "Every character moves one place to the left; the first wraps around to the end.",
-                "lines": [_line("before", _pairs(level["string"])), _line("shifted", moved)],
-            },
-            {
-                "title": f"Level {number}: look up the pairs",
-                "words": f"Phrasebook {number} has a rule for every pair. These are the ones needed here: the pages "
+            _step(
+                f"{title}: shift",
+                "Every character moves one place to the left; the first wraps around to the end.",
+                before=_pairs(level["string"]),
+                shifted=shifted,
+            ),
+            _step(
+                f"{title}: look up the pairs",
+                f"Phrasebook {level['level']} has a rule for every pair. These are the ones needed here: the pages "
                 "that the curriculum may take away.",
-                "lines": [_line("pairs", coloured), _line("rules", looked)],
-            },
-            {
-                "title": f"Level {number}: the result",
-                "words": f"The string in language {number + 1}."
-                + (" It is the input of the next level." if number < len(levels) else " It is the answer."),
-                "lines": [_line("result", result)],
-            },
+                pairs=_coloured(_pairs(level["shifted"])),
+                rules=rules,
+            ),
+            _step(
+                f"{title}: the result",
+                f"The string in language {level['level'] + 1}. "
+                f"It is the {'answer' if level is levels[-1] else 'input of the next level'}.",
+                result=_coloured(_pairs(level["result"])),
+            ),
         ]
     places = ", ".join(map(str, row["depends_on"]))
-    steps.append(
-        {
-            "title": "What the model is asked",
-            "words": f"It sees the string and, as long as the book is open, the rules; it must write the answer. In "
-            f"between it may think silently. The first character of the answer depends on input characters {places}.",
-            "lines": [_line("input", _pairs(levels[0]["string"])), _line("answer", _pairs(levels[-1]["result"]))],
-        }
+    words = (
+        "It sees the string and, as long as the book is open, the rules; it must write the answer. In between it may "
+        f"think silently. The first character of the answer depends on input characters {places}."
     )
-    return steps
+    return [*steps, _step("What the model is asked", words, input=_pairs(string), answer=_pairs(answer))]
+
+
+def _step(title: str, words: str, **lines: list[dict[str, Any]]) -> dict[str, Any]:
+    """A step with its lines of tiles, which are also told in words."""
+    return {"title": title, "words": words, "lines": [_line(name, pairs) for name, pairs in lines.items()]}
+
+
+def _line(name: str, pairs: list[dict[str, Any]]) -> dict[str, Any]:
+    spoken = ", ".join(" ".join(pair["symbols"]).replace("→", "becomes") for pair in pairs)
+    return {"alt": f"{name}: {spoken}", "pairs": pairs}
 
 
 def _pairs(symbols: Sequence[str]) -> list[dict[str, Any]]:
     return [{"symbols": list(symbols[k : k + 2]), "colour": None, "moved": []} for k in range(0, len(symbols), 2)]
 
 
-def _line(name: str, pairs: list[dict[str, Any]]) -> dict[str, Any]:
-    spoken = ", ".join(" ".join(pair["symbols"]).replace("→", "becomes") for pair in pairs)
-    return {"alt": f"{name}: {spoken}", "pairs": pairs}
+def _coloured(pairs: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    return [{**pair, "colour": k % COLOURS} for k, pair in enumerate(pairs)]

@@ -21,7 +21,7 @@ class Claim:
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
-    def said(self) -> str:
+    def numbers_in_words(self) -> str:
         """Its numbers in one line."""
 
         def short(value: Any) -> str:

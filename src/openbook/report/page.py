@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
@@ -12,16 +13,15 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from openbook.base.files import written_aside
-from openbook.figures.charts import Chart, Table
-from openbook.figures.svg import file_svg, legend_of, panel_svg
+from openbook.figures import Chart, Table, drawn_svg, png, svg
+from openbook.figures.theme import css
 from openbook.report.claims import Claim
 
 MANY_ROWS = 16  # a longer table is folded away
-PNG_SCALE = 2.0
 
 
 @dataclass
-class Section:
+class PageSection:
     """One part of the page."""
 
     name: str
@@ -46,7 +46,7 @@ class Page:
     title: str
     tagline: str
     lead: Markup
-    sections: list[Section]
+    sections: list[PageSection]
     again: Markup
     foot: Markup
     counts: list[tuple[str, str]] = field(default_factory=list)
@@ -54,78 +54,76 @@ class Page:
     claims: list[Claim] = field(default_factory=list)
 
 
-@functools.cache
 def _asset(name: str) -> str:
     return resources.files("openbook.report").joinpath(f"assets/{name}").read_text(encoding="utf-8")
 
 
-def _item(figure: Chart | Table, files: bool) -> dict[str, Any]:
+@functools.cache
+def _vega() -> str:
+    """The libraries that make charts live, which come with the wheel of vl-convert."""
+    import vl_convert
+
+    return vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+
+
+def _shown(figure: Chart | Table) -> dict[str, Any]:
+    """What the template needs of a chart or a table."""
+    from openbook.figures.vega import PUBLISHED, legend_of, numbers, panel_spec
+
     if isinstance(figure, Table):
         return {"table": figure, "folded": len(figure.rows) > MANY_ROWS}
     legend = legend_of(figure)
-    panels = [
-        {"title": panel.title, "svg": Markup(panel_svg(panel, f"{figure.title}. {panel.title}. {figure.alt}"))}
-        for panel in figure.panels
-    ]
+    curves = [series for panel in figure.panels for series in getattr(panel, "series", ())]
+    if any(curve.published for curve in curves) and not all(entry["dashed"] for entry in legend):
+        legend.append({"key": PUBLISHED, "words": "published curves", "ink": "currentColor", "dashed": True})
+    panels = []
+    for number, panel in enumerate(figure.panels):
+        view = panel_spec(panel)
+        picture = Markup(drawn_svg(view, f"{figure.name}-{number}"))
+        text = Markup(json.dumps(view).replace("<", "\\u003c"))
+        panels.append({"title": panel.title, "svg": picture, "spec": text, "numbers": numbers(panel)})
     across = {1: "one", 2: "two", 4: "two"}.get(len(panels), "")
-    both = any(ours for _, _, ours, _ in legend) and any(theirs for _, _, _, theirs in legend)
-    return {
-        "chart": figure,
-        "legend": [(name, Markup(ink), ours, theirs) for name, ink, ours, theirs in legend],
-        "published": both,
-        "panels": panels,
-        "across": across,
-        "files": files,
-    }
+    return {"chart": figure, "legend": legend, "panels": panels, "across": across}
 
 
-def _claim(claim: Claim) -> dict[str, Any]:
-    return {**claim.to_json(), "numbers": claim.said()}
-
-
-def render(page: Page, files: bool = True) -> str:
-    """The page as HTML; `files`: charts lie beside it in `charts/`."""
+def render(page: Page) -> str:
+    """The page as HTML; its charts lie beside it in `charts/`."""
     environment = Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    template = environment.from_string(_asset("page.html.j2"))
-    sections = [
-        {
-            **vars(section),
-            "parts": [_item(figure, files) for figure in section.figures],
-            "claims": [_claim(claim) for claim in section.claims],
-        }
-        for section in page.sections
-    ]
-    last = ([("claims", "All claims")] if page.claims else []) + [("again", "How to run it again")]
-    html = template.render(
-        **{**vars(page), "sections": sections, "claims": [_claim(claim) for claim in page.claims]},
-        last=last,
-        style=Markup(_asset("style.css")),
+    html = environment.from_string(_asset("page.html.j2")).render(
+        **vars(page),
+        shown=_shown,
+        last=[("claims", "All claims")] * bool(page.claims) + [("again", "How to run it again")],
+        style=Markup(css() + _asset("style.css")),
+        vega=Markup(_vega()) if _charts(page) else "",
         script=Markup(_asset("page.js")),
     )
     return "\n".join(line.rstrip() for line in html.splitlines() if line.strip()) + "\n"
 
 
+def _charts(page: Page) -> list[Chart]:
+    return [figure for section in page.sections for figure in section.figures if isinstance(figure, Chart)]
+
+
 def write(page: Page, path: Path) -> Path:
     """Write the page and, beside it, every chart as SVG and PNG."""
-    import vl_convert
-
     folder = path.parent / "charts"
     folder.mkdir(parents=True, exist_ok=True)  # it may be a folder of other things too
-    charts = [figure for section in page.sections for figure in section.figures if isinstance(figure, Chart)]
-    for chart in charts:
-        drawn = file_svg(chart)
+    for chart in _charts(page):
+        drawn = svg(chart)
         with written_aside(folder / f"{chart.name}.svg") as aside:
             aside.write_text(drawn, encoding="utf-8")
         with written_aside(folder / f"{chart.name}.png") as aside:
-            aside.write_bytes(vl_convert.svg_to_png(drawn, scale=PNG_SCALE))
+            aside.write_bytes(png(drawn))
     with written_aside(path) as aside:
         aside.write_text(render(page), encoding="utf-8")
     return path
 
 
 def commands(*lines: str) -> Markup:
+    """Lines to type, as a block of code."""
     return Markup("<pre><code>{}</code></pre>").format("\n".join(lines))
 
 
 def paragraphs(*words: str | Markup) -> Markup:
+    """Each text as a paragraph."""
     return Markup("").join(Markup("<p>{}</p>").format(part) for part in words)

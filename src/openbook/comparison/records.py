@@ -1,0 +1,227 @@
+"""What a run's folder holds and what `exam` and `audit` print, checked once, before anything is drawn of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+from pydantic import AfterValidator, AliasPath, BaseModel, Field, TypeAdapter, ValidationError
+
+from openbook.curriculum import PRESETS, preset
+from openbook.curriculum.schedule import Schedule
+from openbook.training.folder import CHANGES, ERROR, MANIFEST, PARTS, RunFolder
+
+T = TypeVar("T")
+
+
+def _inside(*path: str, default: Any = ...) -> Any:
+    """A field that stands deeper in the file."""
+    return Field(default, validation_alias=AliasPath(*path))
+
+
+def _schedule(text: str) -> str:
+    Schedule.parse(text)
+    return text
+
+
+class Config(BaseModel):
+    """`config.json`: what a run was started with."""
+
+    drop: Annotated[str, AfterValidator(_schedule)] = _inside("curriculum", "drop")
+    wrong: bool = _inside("curriculum", "wrong", default=False)
+    depth: int | None = _inside("task", "depth", default=None)
+    chars: int | None = _inside("task", "chars", default=None)
+    data: Any = None
+    start: str | None = _inside("model", "path", default=None)
+    loss: str = _inside("training", "loss", default="completion")
+    seed: int | str = ""
+    reading: dict[str, Any] | None = None
+
+    def learned(self) -> str:
+        """What the run learned, in a word."""
+        return str(self.data) if self.depth is None else f"MLT({self.depth}, {self.chars})"
+
+    def curriculum(self) -> str:
+        """The preset that closes the book in this way, or the schedule where it is none."""
+        drop = Schedule.parse(self.drop)
+        for name in PRESETS:
+            settings = preset(name)
+            same = Schedule.parse(settings.get("drop", 0)) == drop and settings.get("wrong", False) == self.wrong
+            if name != "fixed" and same:
+                return name
+        rates = {rate for _, rate in drop.points}
+        return f"fixed:{rates.pop():g}" if len(rates) == 1 and not self.wrong else f"closed at {self.drop}"
+
+
+class ExamRow(BaseModel):
+    """One condition of an exam."""
+
+    book: str
+    open: float
+    samples: int
+    accuracy: float
+    low: float
+    high: float
+    chance: float
+    exact_match: float
+
+
+class Result(BaseModel):
+    """`result.json`: how a run ended."""
+
+    closed_book: float = _inside("accuracy", "closed_book")
+    open_book: float = _inside("accuracy", "open_book")
+    samples: int
+    steps: int
+    chance: float
+    exam: list[ExamRow] = []
+    positions: int | None = None
+    capable: bool = True
+    threshold: float | None = None
+
+
+class LogLine(BaseModel):
+    """A line of `metrics.jsonl`."""
+
+    step: int
+    loss: float | None = None
+    closed_book: float | None = None
+    open_book: float | None = None
+
+
+class Environment(BaseModel):
+    """`environment.json`: what a run was made with."""
+
+    versions: dict[str, str | None] = {}
+    commit: str = _inside("git", "commit", default="installed package")
+    changed: bool = _inside("git", "changed", default=False)
+
+
+class Change(BaseModel):
+    """An entry of `changes.json`: what was changed before the run went on."""
+
+    changes: list[str]
+
+
+class Exam(BaseModel):
+    """What `openbook exam --json` prints."""
+
+    rows: list[ExamRow] = Field(min_length=1)
+    run: str = "a run"
+
+
+class Attack(BaseModel):
+    """One attack of an audit on one model."""
+
+    name: str
+    arm: str
+    rate: float | None
+    low: float | None
+    high: float | None
+    variant: str | None = None
+    metric: str = "rate"
+    chance: float | None = None
+    elimination: float | None = None
+    caught: bool = False
+
+
+class Audit(BaseModel):
+    """What `openbook audit --json` prints."""
+
+    attacks: list[Attack]
+    run: str = "a run"
+    verdict: str = "not given"
+    statement: str | None = None
+
+
+@dataclass
+class RunRecord:
+    """What can be read of a run's folder, its state, and what is wrong with it."""
+
+    name: str
+    folder: Path
+    status: str = "done"  # or unfinished, failed, damaged, foreign
+    problems: list[str] = field(default_factory=list)
+    config: Config | None = None
+    raw_config: dict[str, Any] | None = None
+    result: Result | None = None
+    data: dict[str, Any] | None = None
+    environment: Environment | None = None
+    log: list[LogLine] = field(default_factory=list)
+
+
+def is_run(folder: Path) -> bool:
+    """Whether something of a run is left in a folder."""
+    return any((folder / part).is_file() for part in PARTS)
+
+
+def read_run(name: str, folder: Path) -> RunRecord:
+    """A run in whatever state it is."""
+    run = RunRecord(name, folder)
+
+    def read(part: str, parse: Callable[[bytes], T]) -> T | None:
+        try:
+            return parse((folder / part).read_bytes())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValidationError) as error:
+            run.problems.append(complaint(part, error))
+            return None
+
+    anything = TypeAdapter(dict[str, Any]).validate_json
+    run.raw_config, run.data = read("config.json", anything), read("data.json", anything)
+    run.result = read("result.json", Result.model_validate_json)
+    run.environment = read("environment.json", Environment.model_validate_json)
+    if run.raw_config is not None and "curriculum" not in run.raw_config:
+        run.problems.append("Its config.json is not a run's: name the folder that `openbook learn` has left.")
+    elif run.raw_config is not None:
+        run.config = read("config.json", Config.model_validate_json)
+    _read_log(run)
+    if not is_run(folder):
+        run.status = "foreign"
+        run.problems = ["Nothing in it is of a run, and no folder in it is one: it is not a run of openbook."]
+        return run
+    if run.raw_config is None and not run.problems and not (folder / ERROR).exists():
+        run.problems.append("There is no config.json: most of this run was lost.")
+    if read(MANIFEST, TypeAdapter(dict[str, str]).validate_json) is not None:
+        run.problems += [f"{line}." for line in RunFolder(folder).damage()]
+    begun = not (folder / MANIFEST).exists()
+    run.status = "damaged" if run.problems else "unfinished" if begun else "done"
+    if (failure := read(ERROR, anything)) is not None:
+        run.status = "failed"
+        run.problems.append(f"It failed: {failure.get('error', f'{ERROR} does not say how')}.")
+    if begun and run.raw_config is not None:
+        last = max((line.step for line in run.log), default=0)
+        run.problems.append(f"The run did not finish; the last logged step is {last:,}. Go on with --resume.")
+    if run.result is not None and not run.result.capable:
+        run.problems.append(f"It cannot read: its open-book accuracy is below {run.result.threshold}.")
+    if changes := read(CHANGES, TypeAdapter(list[Change]).validate_json):
+        lines = "; ".join(line for change in changes for line in change.changes)
+        run.problems.append(f"It went on with other settings than it was begun with: {lines}.")
+    return run
+
+
+def _read_log(run: RunRecord) -> None:
+    """The lines of the log that can be read, and how many cannot."""
+    path = run.folder / "metrics.jsonl"
+    lines = path.read_bytes().splitlines() if path.exists() else []
+    for line in lines:
+        try:
+            run.log.append(LogLine.model_validate_json(line))
+        except ValidationError:
+            continue
+    if lost := len(lines) - len(run.log):
+        run.problems.append(f"{lost} line(s) of metrics.jsonl cannot be read and were left out.")
+
+
+def complaint(name: str, error: OSError | ValidationError) -> str:
+    """What is wrong with a file, in a sentence."""
+    if isinstance(error, OSError):
+        return f"{name} cannot be read ({error.strerror})."
+    first = error.errors()[0]
+    if first["type"] == "json_invalid":
+        return f"{name} cannot be read: it is not JSON."
+    place = ".".join(map(str, first["loc"])) or "its content"
+    return f"{name} is not what openbook writes: {place}: {first['msg']}."
