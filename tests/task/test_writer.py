@@ -82,10 +82,10 @@ def test_a_killed_process_is_continued_byte_for_byte(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        (replace(SPEC, seed=1), "seed is 0 now and was 1"),
-        (replace(SPEC, samples=41), "samples is 40 now and was 41"),
-        (replace(SPEC, codebook=Codebook.sample(2, 3, seed=1)), "codebook is"),
-        (replace(SPEC, text=CompactFormat(2, 3, 6)), "tokens_per_rule is 4 now and was 6"),
+        (replace(SPEC, seed=1), "seed was 1, is 0"),
+        (replace(SPEC, samples=41), "samples was 41, is 40"),
+        (replace(SPEC, codebook=Codebook.sample(2, 3, seed=1)), "codebook was"),
+        (replace(SPEC, text=CompactFormat(2, 3, 6)), "tokens_per_rule was 6, is 4"),
     ],
 )
 def test_the_partial_file_of_another_dataset_is_refused(tmp_path: Path, other: DatasetSpec, message: str) -> None:

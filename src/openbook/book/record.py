@@ -69,14 +69,25 @@ def record_from_example(example: Example) -> dict[str, Any]:
         "preamble": example.preamble,
         "layout": example.layout.name,
     }
-    if any(part.kind == Kind.WORDS for part in example.completion):
-        record["answer"] = "".join(part.text for part in example.completion if part.kind == Kind.ANSWER)
-    if thoughts := [part.text for part in example.completion if part.kind == Kind.THOUGHT]:
+    answers, thoughts = _marked(example, Kind.ANSWER), _marked(example, Kind.THOUGHT)
+    if len(answers) == 1 and example.completion[-1].kind != Kind.THOUGHT:
+        record["answer"] = answers[0]
+    if thoughts:
         record["thoughts"] = thoughts
     if example.history is not None:
         turns = [*example.history, ("user", record.pop("prompt")), ("assistant", record.pop("completion"))]
         record["messages"] = [{"role": role, "content": content} for role, content in turns]
     return record
+
+
+def _marked(example: Example, kind: Kind) -> list[str]:
+    """The parts of one kind, so that reading finds them: of two blanks it gives the second to the part by itself."""
+    texts, before = [], ""
+    for part in example.completion:
+        if part.kind == kind:
+            texts.append(part.text[before.endswith(" ") and part.text.startswith(" ") :])
+        before = "" if part.kind == Kind.THOUGHT else part.text
+    return texts
 
 
 @functools.lru_cache(maxsize=1024)
