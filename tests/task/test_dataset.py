@@ -1,3 +1,4 @@
+import itertools
 import json
 from typing import Any
 
@@ -94,7 +95,7 @@ def test_the_answer_follows_from_the_prompt_and_the_needed_pieces(spec: DatasetS
 
 
 @given(specs())
-def test_a_record_gives_back_the_text_and_its_spans(spec: DatasetSpec) -> None:
+def test_a_record_gives_back_the_text_and_its_parts(spec: DatasetSpec) -> None:
     """Preamble, book, prompt and completion, set in the record's layout, are the rendered text of the sample."""
     data = record(spec, spec.start)
     position, found = 0, []
@@ -115,7 +116,9 @@ def test_a_record_gives_back_the_text_and_its_spans(spec: DatasetSpec) -> None:
     strings = [[alphabet[c] for c in row] for alphabet, row in zip(letters, numbers, strict=True)]
     completion = render(spec.text.completion(strings, spec.chain))
     assert completion.text == data["completion"]
-    marked = [(span.start, span.kind) for span in completion.spans if span.kind in (Kind.THOUGHT, Kind.ANSWER)]
+    starts = itertools.accumulate((len(part.text) for part in completion.parts), initial=0)
+    kinds = (Kind.THOUGHT, Kind.ANSWER)
+    marked = [(start, part.kind) for start, part in zip(starts, completion.parts, strict=False) if part.kind in kinds]
     assert (marked if spec.chain == "explicit" else marked[-1:]) == found
 
 

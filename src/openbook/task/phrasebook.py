@@ -97,7 +97,7 @@ class Phrasebook:
 
     def inverse(self) -> Phrasebook:
         """The phrasebook that reads right to left."""
-        return Phrasebook(self.chars, np.argsort(self.table))
+        return Phrasebook(self.chars, np.argsort(self.table).astype(np.uint16))
 
     def then(self, later: Phrasebook) -> Phrasebook:
         """The composition: first this phrasebook, then `later`, with no shift between them."""
@@ -129,19 +129,15 @@ class Phrasebook:
                     if symbol not in list(alphabet):
                         raise InputError(f"rule '{rule}': '{symbol}' is not in the alphabet {''.join(alphabet)}")
                 bigram = alphabet.index(pair[0]) * n + alphabet.index(pair[1])
-                if bigram in by_side[side]:
-                    raise InputError(
-                        f"not a bijection: '{rule}' has the same {side} side as '{by_side[side][bigram]}'; change one of them"
-                    )
+                if (other := by_side[side].get(bigram)) is not None:
+                    raise InputError(f"not a bijection: '{rule}' has the same {side} side as '{other}': change one")
                 by_side[side][bigram] = rule
                 bigrams.append(bigram)
             table[bigrams[0]] = bigrams[1]
         missing = sorted(set(range(n * n)) - set(by_side["left"]))
         if missing:
-            left = f"{source[missing[0] // n]} {source[missing[0] % n]}"
-            raise InputError(
-                f"not a bijection: no rule for '{left}' ({len(missing)} of {n * n} rules are missing): add what is missing"
-            )
+            left, count = f"{source[missing[0] // n]} {source[missing[0] % n]}", f"{len(missing)} of {n * n}"
+            raise InputError(f"not a bijection: no rule for '{left}' ({count} rules are missing): write one for each")
         return cls(n, table)
 
 
@@ -223,15 +219,11 @@ class Codebook:
             if not isinstance(chars, int) or isinstance(chars, bool):
                 raise InputError(f"'chars' is {chars!r}: write a whole number")
             if data.get("depth", len(books)) != len(books):
-                raise InputError(
-                    f"'depth' is {data['depth']!r}, but there are {len(books)} phrasebooks: write {len(books)}"
-                )
-            tables = []
-            for number, (book, letters) in enumerate(
-                zip(books, pairwise(alphabets(len(books), chars)), strict=True), 1
-            ):
-                with _complaints_name(f"phrasebook {number}"):
-                    tables.append(Phrasebook.from_rules(book["rules"], *letters).table)
+                raise InputError(f"'depth' is {data['depth']!r}, but there are {len(books)} phrasebooks")
+            letters, tables = alphabets(len(books), chars), []
+            for i, book in enumerate(books):
+                with _complaints_name(f"phrasebook {i + 1}"):
+                    tables.append(Phrasebook.from_rules(book["rules"], letters[i], letters[i + 1]).table)
             return cls(chars, np.stack(tables))
 
     @classmethod

@@ -190,7 +190,7 @@ class _FragmentTables:
         self.chars, self.chain, self.format, self.bank = source.chars, source.chain, source.format, source.bank
         numbers, layout = self.bank.numbers, self.format.layout
         self.words = np.stack([numbers([f" {word}" for word in level]) for level in self.format.words()])
-        self.headings = numbers([layout.heading.replace("{name}", name) for name in self.format.section_names()])
+        self.headings = numbers([layout.set_heading(name) for name in self.format.section_names()])
         self.letters = alphabets(source.depth, source.chars)
         self.known_rules = np.full((source.depth, self.chars**2, self.chars**2), NONE, np.int32)
         self.think, self.pad = self.bank.number(self.format.think), self.bank.number(f" {PAD}")
@@ -203,7 +203,7 @@ class _FragmentTables:
         if new[0].size:
             for i, x, y in np.unique(np.stack([new[1], left[new], right[new]], 1), axis=0).tolist():
                 rule = self.format.rule(rule_text(self.letters[i], self.letters[i + 1], x, y))
-                self.known_rules[i, x, y] = self.bank.number(self.format.layout.piece.replace("{text}", rule))
+                self.known_rules[i, x, y] = self.bank.number(self.format.layout.set_piece(rule))
             rules = self.known_rules[level, left, right]
         return rules
 
