@@ -37,7 +37,7 @@ def test_matrix_has_the_left_side_as_column_and_the_right_side_as_row(codebook: 
 
 
 def test_composition_of_matrices_is_the_matrix_of_the_composition() -> None:
-    first, second = Phrasebook.sample(4, seed=1), Phrasebook.sample(4, seed=2)
+    first, second = Codebook.sample(1, 4, seed=1)[0], Codebook.sample(1, 4, seed=2)[0]
     assert np.array_equal(first.then(second).matrix(), second.matrix() @ first.matrix())
 
 
@@ -50,7 +50,7 @@ def test_rules_as_text_come_back_in_any_order(codebook: Codebook, random) -> Non
 
 
 def test_rules_may_carry_the_semicolon_of_the_released_text() -> None:
-    book = Phrasebook.sample(3)
+    book = Codebook.sample(1, 3)[0]
     rules = [f" {rule};" for rule in book.rules("ABC", "DEF")]
     assert Phrasebook.from_rules(rules, "ABC", "DEF") == book
 

@@ -61,11 +61,11 @@ class RecordEncoder:
         self.texts = Bank()  # of all entries
         self._bytes: NDArray[np.object_] = np.empty(0, dtype=object)
         self._templates: dict[int, _Template] = {}
-        letters = alphabets(spec.depth, spec.chars)
+        letters = np.array([list(alphabet) for alphabet in alphabets(spec.depth, spec.chars)], dtype=object)
         # Symbols mostly follow a blank: a second run of entries has it built in, which halves the entries to join.
-        self._symbols = self._numbers([[[blank + x for x in alphabet] for alphabet in letters] for blank in ("", " ")])
-        opening = [f"{_json(name)}: [" for name in spec.text.section_names()]
-        self._headings = self._numbers([("], " if i else "{") + text for i, text in enumerate(opening)])
+        self._symbols = self._numbers(np.stack([letters, " " + letters]))
+        names = [f"{_json(name)}: [" for name in spec.text.section_names()]
+        self._headings = self._numbers(["{" + names[0], *("], " + name for name in names[1:])])
         self._closing = self.texts.number("]}")
         left, right = self._halves(letters)
         if spec.codebook:  # the rules that occur are few enough to have an entry each
@@ -79,23 +79,20 @@ class RecordEncoder:
         array = np.array(texts, dtype=object)
         return self.texts.numbers(array.reshape(-1).tolist()).reshape(array.shape)
 
-    def _halves(self, letters: tuple[str, ...]) -> tuple[NDArray[np.object_], NDArray[np.object_]]:
+    def _halves(self, letters: NDArray[np.object_]) -> tuple[NDArray[np.object_], NDArray[np.object_]]:
         """Pieces of any codebook, cut in the middle: n² left sides and n² right sides instead of n⁴ rules.
 
         Left sides [level, whether a comma comes before, bigram], right sides [level, whether needed, bigram].
         """
         rule = self.spec.text.rule("\ue000 \ue000 -> \ue000 \ue000")
         spare, needed = (_json({"text": rule, "needed": needed}).split("\ue000") for needed in (False, True))
-        begin, between, arrow, between_images, _ = spare
-        left = [
-            [[comma + begin + a + between + b + arrow for a in alphabet for b in alphabet] for comma in ("", ", ")]
-            for alphabet in letters[:-1]
-        ]
-        right = [
-            [[a + between_images + b + end for a in alphabet for b in alphabet] for end in (spare[-1], needed[-1])]
-            for alphabet in letters[1:]
-        ]
-        return np.array(left, dtype=object), np.array(right, dtype=object)
+
+        def bigrams(between: str) -> NDArray[np.object_]:
+            return (letters[:, :, None] + between + letters[:, None]).reshape(len(letters), 1, -1)
+
+        begins = np.array([[spare[0]], [", " + spare[0]]], dtype=object)
+        ends = np.array([[spare[4]], [needed[4]]], dtype=object)
+        return begins + bigrams(spare[1])[:-1] + spare[2], bigrams(spare[3])[1:] + ends
 
     def _template(self, length: int) -> _Template:
         if length not in self._templates:

@@ -76,11 +76,6 @@ class Phrasebook:
             left = np.flatnonzero(self.table == twice)
             raise InputError(f"not a bijection: bigrams {left.tolist()} all map to bigram {twice}")
 
-    @classmethod
-    def sample(cls, chars: int, seed: int = 0, index: int = 0) -> Phrasebook:
-        """A uniformly random phrasebook; (seed, index) determine it."""
-        return Codebook.sample(1, chars, seed, index)[0]
-
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Phrasebook) and np.array_equal(self.table, other.table)
 
