@@ -27,7 +27,6 @@ from openbook.base.randomness import words
 from openbook.book.example import Example
 from openbook.book.record import record_from_example
 from openbook.book.text import Kind
-from openbook.task.alphabet import alphabets
 from openbook.task.formats import ReleasedFormat
 from openbook.task.inputs import check_lengths, random_inputs
 from openbook.task.phrasebook import Codebook
@@ -66,7 +65,7 @@ class DatasetSpec:
                 f"the codebook is for MLT({self.codebook.depth}, {self.codebook.chars}), "
                 f"but the text for MLT({self.depth}, {self.chars})"
             )
-        alphabets(self.depth, self.chars)  # refuses sizes there are no symbols for
+        self.text.check()
 
     @property
     def depth(self) -> int:

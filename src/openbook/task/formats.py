@@ -119,11 +119,13 @@ class CompositeFormat(Format):
         return [*self.thought_slots(), Slot(Kind.THOUGHT, self.think), Slot(Kind.ANSWER, level=self.depth)]
 
     def vocabulary(self) -> Vocabulary:
-        """Every word in the order of its number: output bigrams, other bigrams, special words, rules."""
+        """Every word in the order of its number: of outputs, of other strings, special words, rules of one word."""
         self.check()
-        bigrams = self.words()
-        rules = [f"{x}>{y}" for i in range(self.depth) for x in bigrams[i] for y in bigrams[i + 1]]
-        return Vocabulary([*self._words_besides_rules(), *rules], complete=True)
+        *others, output = levels = self.words()
+        special = ["<PAD>", "<UNK>", "<BOOK>", self.think]
+        rules = (f"{x}>{y}" for source, target in itertools.pairwise(levels) for x in source for y in target)
+        last = [READ] if self.writable else rules
+        return Vocabulary([*output, *itertools.chain(*others), *special, *last], complete=True)
 
     def check(self) -> None:
         """Refuse a task with too many possible rules to have a word for each."""
@@ -133,11 +135,6 @@ class CompositeFormat(Format):
                 f"MLT({self.depth}, {self.chars}) has {rules:,} possible rules, too many for a word each (at most "
                 f"{MOST_RULES:,}): use fewer characters, or set task.text to pairs or letters"
             )
-
-    def _words_besides_rules(self) -> list[str]:
-        """All words but rules: those of the output, of the other alphabets, and the special ones."""
-        *others, output = self.words()
-        return [*output, *itertools.chain(*others), "<PAD>", "<UNK>", "<BOOK>", self.think]
 
 
 @FORMATS.register("pairs")
@@ -152,10 +149,6 @@ class PairsFormat(CompositeFormat):
 
     def prompt_template(self, task: int) -> list[Slot]:
         return [Slot(Kind.PROMPT, f" {READ}"), *super().prompt_template(task)]
-
-    def vocabulary(self) -> Vocabulary:
-        """Every word in the order of its number: as above, without rules."""
-        return Vocabulary([*self._words_besides_rules(), READ], complete=True)
 
 
 @FORMATS.register("letters")

@@ -100,10 +100,6 @@ class Phrasebook:
             raise InputError(f"cannot compose phrasebooks over {self.chars} and {later.chars} characters")
         return Phrasebook(self.chars, later.table[self.table])
 
-    def matrix(self) -> NDArray[np.float32]:
-        """Matrix(π): column-stochastic, column = left side, row = right side."""
-        return np.eye(self.chars**2, dtype=np.float32)[self.table].T
-
     def rules(self, source: Sequence[str], target: Sequence[str]) -> list[str]:
         """The rules as text, `a b -> C D`, in the order of their left sides."""
         return [rule_text(source, target, left, right) for left, right in enumerate(self._images)]
@@ -177,8 +173,8 @@ class Codebook:
         return cls(chars, sample_tables(depth, chars, seed, index, 1)[0])
 
     def matrices(self) -> NDArray[np.float32]:
-        """Matrix(π_i) for every level: [depth, n², n²]."""
-        return np.stack([phrasebook.matrix() for phrasebook in self.phrasebooks])
+        """Matrix(π_i) for every level, [depth, n², n²]: column-stochastic, column = left side, row = right side."""
+        return np.stack([np.eye(self.chars**2, dtype=np.float32)[table].T for table in self.tables])
 
     def alphabets(self) -> tuple[str, ...]:
         return alphabets(self.depth, self.chars)

@@ -55,6 +55,7 @@ class Translations(Source):
             raise InputError("strings are restricted to rules of one codebook, but every example has its own")
         self.task = {"text": self.text, "depth": self.depth, "chars": self.chars}
         self.family, self.writable = self.format.family, self.format.writable
+        self.unit = self.format.unit  # characters in a word of a string
         self.has_thoughts = self.depth > 1
         self.one_book = self.codebook is not None
         self.fingerprint = self._fingerprint()
@@ -63,14 +64,9 @@ class Translations(Source):
 
     def _fingerprint(self) -> str:
         settings = [self.depth, self.chars, self.count, self.lengths, self.seed, self.text, self.chain, self.start]
-        settings += [] if self.only is None else [self.only]
+        settings += [self.only] if self.only else []
         tables = b"fresh" if self.codebook is None else self.codebook.tables.tobytes()
         return hashlib.sha256(json.dumps(settings).encode() + tables).hexdigest()
-
-    @property
-    def unit(self) -> int:
-        """Characters in a word of a string."""
-        return self.format.unit
 
     def __len__(self) -> int:
         return self.count
@@ -119,18 +115,17 @@ class Translations(Source):
         """The strings of these examples and the tables they were translated with ([depth, n²] or one for each)."""
         strings = np.empty((len(indices), self.lengths[1]), np.uint8)
         sizes = np.empty(len(indices), np.int64)
-        fresh = np.empty((len(indices), self.depth, self.chars**2), np.uint16)
-        tables = self.codebook.tables if self.codebook else fresh
+        shape = (len(indices), self.depth, self.chars**2)
+        tables = self.codebook.tables if self.codebook else np.empty(shape, np.uint16)
         for rows, first, count in _runs(indices + self.start):
             strings[rows], sizes[rows] = self._inputs(first, count)
             if self.codebook is None:
-                fresh[rows] = sample_tables(self.depth, self.chars, self.seed, first, count)
-        return translate_batch(self.codebook or fresh, strings, sizes, self.chars), tables
+                tables[rows] = sample_tables(self.depth, self.chars, self.seed, first, count)
+        return translate_batch(self.codebook or tables, strings, sizes, self.chars), tables
 
     def _inputs(self, first: int, count: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        if self.only is None:
+        if self.codebook is None or self.only is None:
             return random_inputs(self.chars, count, self.lengths, self.seed, first)
-        assert self.codebook is not None
         return subset_inputs(self.codebook, *self.only, count, self.lengths, self.seed, first)
 
     def example(self, index: int) -> Example:

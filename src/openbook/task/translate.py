@@ -107,14 +107,14 @@ class Translation:
 
 def shift_left(strings: Chars, lengths: NDArray[np.int64]) -> Chars:
     """s~_j = s_{j+1}, and the last character is the first: each string wraps at its own length."""
-    shifted = np.roll(strings, -1, axis=1)  # what turns up in padding is still a character
+    shifted = np.concatenate([strings[:, 1:], strings[:, :1]], axis=1)  # what turns up in padding is still a character
     shifted[np.arange(len(strings)), lengths - 1] = strings[:, 0]
     return shifted
 
 
 def shift_right(strings: Chars, lengths: NDArray[np.int64]) -> Chars:
     """The inverse of `shift_left`."""
-    shifted = np.roll(strings, 1, axis=1)
+    shifted = np.concatenate([strings[:, -1:], strings[:, :-1]], axis=1)
     shifted[:, 0] = strings[np.arange(len(strings)), lengths - 1]
     return shifted
 
