@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from openbook.base.errors import InputError
@@ -146,6 +146,11 @@ def records(draw: st.DrawFn) -> dict[str, Any]:
 
 
 @given(records())
+@example({"prompt": "", "completion": "b  a", "answer": "a"})  # of two blanks the second goes with the answer
+@example({"prompt": "", "completion": "b  a b", "thoughts": ["a"], "answer": "b"})
+@example({"prompt": "", "completion": "a ba a", "answer": " a"})
+@example({"prompt": "", "completion": "ab", "thoughts": ["b"]})  # what is examined stands before the thought
+@example({"prompt": "", "completion": "aba", "thoughts": ["b"]})  # and on both sides of it
 def test_a_record_made_from_an_example_reads_as_that_example(record: dict[str, Any]) -> None:
-    example = example_from_record(record)
-    assert example_from_record(record_from_example(example)) == example
+    read = example_from_record(record)
+    assert example_from_record(record_from_example(read)) == read
