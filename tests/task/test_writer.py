@@ -17,7 +17,7 @@ from openbook.task import Codebook
 from openbook.task.dataset import DatasetSpec
 from openbook.task.encoder import RecordEncoder
 from openbook.task.formats import CompactFormat
-from openbook.task.writer import BLOCK, partial_path, state_path, write_dataset
+from openbook.task.writer import partial_path, state_path, write_dataset
 
 SPEC = DatasetSpec(CompactFormat(2, 3), 40, Codebook.sample(2, 3), lengths=(2, 8))
 WHOLE = RecordEncoder(SPEC).lines(0, 40)
@@ -117,14 +117,6 @@ def test_a_damaged_partial_file_is_refused(tmp_path: Path, content: bytes) -> No
     with pytest.raises(InputError, match="is damaged: delete it"):
         write_dataset(SPEC, path)
     assert not path.exists()
-
-
-def test_records_are_counted_across_blocks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert BLOCK > 1
-    monkeypatch.setattr("openbook.task.writer.BLOCK", 97)
-    _left_behind(tmp_path / "data.jsonl", WHOLE[: len(WHOLE) // 2])
-    write_dataset(SPEC, tmp_path / "data.jsonl")
-    assert (tmp_path / "data.jsonl").read_bytes() == WHOLE
 
 
 def test_an_existing_file_is_kept_unless_forced(tmp_path: Path) -> None:

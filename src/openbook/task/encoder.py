@@ -187,12 +187,8 @@ def shown_rules_batch(
     extra = (unused * spare + 1e-9).astype(np.int64)
     draw = (keys >> np.uint64(32) << np.uint64(16)) | number
     draw[used] = last
-    if 0 < unused < 1:
-        ordered = np.sort(draw, axis=-1)
-        limit = np.take_along_axis(ordered, np.maximum(extra - 1, 0)[..., None], axis=-1)
-        shown = used | ((draw <= limit) & (extra > 0)[..., None])
-    else:
-        shown = used | (unused == 1)
+    limit = np.take_along_axis(np.sort(draw, axis=-1), np.maximum(extra - 1, 0)[..., None], axis=-1)
+    shown = used | ((draw <= limit) & (extra > 0)[..., None])
     place = (keys << np.uint64(32) >> np.uint64(15)) | (number << np.uint64(1)) | used
     place[~shown] = last
     place.sort(axis=-1)

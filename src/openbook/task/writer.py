@@ -22,8 +22,6 @@ from openbook.base.files import differences, write_json
 from openbook.task.dataset import DatasetSpec
 from openbook.task.encoder import RecordEncoder
 
-BLOCK = 1 << 24  # bytes read at once when complete records are counted
-
 
 @dataclass(frozen=True)
 class Written:
@@ -138,17 +136,12 @@ def _complete_records(encoder: RecordEncoder, file: BinaryIO, partial: Path) -> 
     """Cut the partial file after its last complete record, and leave the file there; how many records it has."""
     spec = encoder.spec
     file.seek(0)
-    records = position = end = 0
-    while block := file.read(BLOCK):
-        if b"\n" in block:
-            records += block.count(b"\n")
-            end = position + block.rindex(b"\n") + 1
-        position += len(block)
-    if records:
-        line = encoder.lines(spec.start + min(records, spec.samples) - 1, 1)
-        file.seek(max(end - len(line), 0))
-        if records > spec.samples or len(line) > end or file.read(len(line)) != line:
-            raise InputError(f"{partial} is damaged: delete it and run the same command again")
+    records, end, last = 0, 0, b""
+    for line in file:
+        if line.endswith(b"\n"):
+            records, end, last = records + 1, end + len(line), line
+    if records > spec.samples or (records and last != encoder.lines(spec.start + records - 1, 1)):
+        raise InputError(f"{partial} is damaged: delete it and run the same command again")
     file.seek(end)
     file.truncate()
     return records
