@@ -16,17 +16,15 @@ from openbook.task.dataset import DatasetSpec
 from openbook.task.formats import FORMATS
 from openbook.task.phrasebook import Codebook
 from openbook.task.text import Chain, Format
-from openbook.task.writer import check_target, write_dataset
+from openbook.task.writer import write_dataset
 
 OPTIONS_OF = {"thoughts": "released", "tokens_per_rule": "compact"}  # the format that each option belongs to
 
 
-def choose_codebook(
-    path: Path | None, depth: int | None, chars: int | None, seed: int, usual_depth: int = 5
-) -> Codebook:
-    """The codebook of a file, or the random one of a seed, which has 8 characters by default."""
+def choose_codebook(path: Path | None, depth: int | None, chars: int | None, seed: int) -> Codebook:
+    """The codebook of a file, or the random one of a seed, by default with 5 levels and 8 characters."""
     if path is None:
-        return Codebook.sample(usual_depth if depth is None else depth, 8 if chars is None else chars, seed)
+        return Codebook.sample(5 if depth is None else depth, 8 if chars is None else chars, seed)
     codebook = Codebook.load(path)
     for name, asked, actual in (("depth", depth, codebook.depth), ("chars", chars, codebook.chars)):
         if asked not in (None, actual):
@@ -119,21 +117,13 @@ def task(
         unused=unused,
         chain=chain,
     )
-    check_target(out_file, force)
     began = time.monotonic()
     with progress(f"writing {out_file.name}", samples) as advance:
         written = write_dataset(spec, out_file, force, advance)
     seconds = time.monotonic() - began
-    result = {
-        "out": str(out_file),
-        "samples": written.records,
-        "bytes": written.bytes,
-        "resumed_at": written.resumed_at,
-        "seconds": seconds,
-        "dataset": spec.describe(),
-    }
     if json:
-        emit_json(result)
+        result = {"out": str(out_file), "samples": written.records, "bytes": written.bytes}
+        emit_json({**result, "resumed_at": written.resumed_at, "seconds": seconds, "dataset": spec.describe()})
         return
     rows = {
         "samples": f"{written.records:,}" + (f" ({start:,} and on)" if start else ""),

@@ -105,7 +105,7 @@ def translate(
     json:
         Print one JSON object, in which strings are lists of symbols.
     """
-    book = choose_codebook(codebook, depth, chars, seed, usual_depth=2)
+    book = choose_codebook(codebook, 2 if depth is codebook is None else depth, chars, seed)
     letters = book.alphabets()
     if string:
         given = read_string(string, letters[-1] if invert else letters[0])
