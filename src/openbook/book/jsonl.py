@@ -193,7 +193,7 @@ def load_source(path: Path | str, skip_bad: bool = False, think: str = THINK) ->
     """A JSONL file, or a folder that a Hugging Face dataset was saved to; `think` is the token of silent thoughts."""
     path = Path(path)
     if not path.exists():
-        raise InputError(f"{path}: no such file")
+        raise InputError(f"{path}: no such file: check the path")
     if not path.is_dir():
         return JsonlSource(path, skip_bad, think)
     try:

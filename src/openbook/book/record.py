@@ -122,11 +122,11 @@ def _sound(value: str, place: str) -> str:
 
 def _messages(messages: Any) -> list[tuple[str, str]]:
     if not isinstance(messages, Sequence) or len(messages) < 2:
-        raise InputError("'messages' needs at least a user and an assistant message")
+        raise InputError("'messages' needs at least a user and an assistant message: write both")
     pairs = []
     for number, message in enumerate(messages, 1):
         if not isinstance(message, Mapping) or not {"role", "content"} <= set(message):
-            raise InputError(f"message {number} has no 'role' and 'content'")
+            raise InputError(f"message {number} has no 'role' and 'content': write both")
         role, content = (_text(message, key, f"message {number}: ") for key in ("role", "content"))
         pairs.append((role, content))
     if pairs[-1][0] != "assistant" or pairs[-2][0] != "user":
@@ -143,11 +143,13 @@ def _completion_parts(record: Mapping[str, Any], completion: str) -> list[Part]:
     position = 0
     thoughts = record.get("thoughts", [])
     if isinstance(thoughts, str) or not isinstance(thoughts, Sequence):
-        raise InputError(f"'thoughts' is {type(thoughts).__name__}, not a list of parts of 'completion'")
+        raise InputError(f"'thoughts' is {type(thoughts).__name__}, not a list of parts of 'completion': write a list")
     for number, thought in enumerate(thoughts, 1):
         start = completion.find(thought, position) if isinstance(thought, str) and thought else -1
         if start < 0:
-            raise InputError(f"thought {number} does not occur in 'completion' after the one before it")
+            raise InputError(
+                f"thought {number} does not occur in 'completion' after the one before it: copy it from there"
+            )
         position = start + len(thought)
         marks.append((start, position, Kind.THOUGHT))
     rest = Kind.ANSWER  # if nothing is singled out, everything but the thoughts is examined
@@ -155,7 +157,7 @@ def _completion_parts(record: Mapping[str, Any], completion: str) -> list[Part]:
         answer = _text(record, "answer")
         start = completion.rfind(answer) if answer else -1
         if start < position:
-            raise InputError("'answer' does not occur in 'completion' after its thoughts")
+            raise InputError("'answer' does not occur in 'completion' after its thoughts: copy it from there")
         marks.append((start, start + len(answer), Kind.ANSWER))
         rest = Kind.WORDS
     parts = []

@@ -63,7 +63,7 @@ class DatasetSpec:
         if self.codebook and (self.codebook.depth, self.codebook.chars) != (self.depth, self.chars):
             raise InputError(
                 f"the codebook is for MLT({self.codebook.depth}, {self.codebook.chars}), "
-                f"but the text for MLT({self.depth}, {self.chars})"
+                f"but the text for MLT({self.depth}, {self.chars}): use a codebook of that size"
             )
         self.text.check()
 

@@ -43,7 +43,7 @@ def check_string(string: Sequence[int], chars: int) -> None:
     if len(string) == 0:
         raise InputError("the string is empty: give an even number of characters")
     if len(string) % 2:
-        raise InputError(f"the string has {len(string)} characters, an odd number: bigrams need an even length")
+        raise InputError(f"the string has {len(string)} characters, an odd number: add or remove one")
     for place, char in enumerate(string):
         if not 0 <= char < chars:
             raise InputError(f"character {place + 1} is {char}, outside the alphabet 0..{chars - 1}")
