@@ -17,7 +17,7 @@ from openbook.base.errors import InputError
 from openbook.base.randomness import permutations, words
 from openbook.book.example import Example
 from openbook.book.shelf import CODE, NONE, Bank, Fragments, Shelf
-from openbook.book.source import Source, Tokenize, Vocabulary
+from openbook.book.source import Indices, Source, Tokenize, Vocabulary
 from openbook.book.text import Kind
 from openbook.task.alphabet import alphabets
 from openbook.task.formats import format_named
@@ -25,6 +25,8 @@ from openbook.task.inputs import check_lengths, random_inputs, subset_inputs
 from openbook.task.phrasebook import Codebook, Table, rule_text, sample_tables
 from openbook.task.text import PAD, Chain, Slot
 from openbook.task.translate import Translation, translate_batch
+
+Sides = NDArray[np.integer]  # bigrams on one side of the rules in some books: [B, depth, n²]
 
 
 @dataclass(eq=False)
@@ -74,7 +76,7 @@ class Translations(Source):
     def where(self, index: int) -> str:
         return f"example {index + self.start}"
 
-    def section_names(self, indices: NDArray[np.int64]) -> list[list[str]]:
+    def section_names(self, indices: Indices) -> list[list[str]]:
         return [[f"level {level + 1}" for level in range(self.depth)]] * len(indices)
 
     def vocabulary(self) -> Vocabulary | None:
@@ -111,7 +113,7 @@ class Translations(Source):
         drawn, _ = self.translations(np.arange(start, min(start + count, self.count)))
         return [s[:size].tobytes() for s, size in zip(drawn.strings[:, 0], drawn.lengths.tolist(), strict=True)]
 
-    def translations(self, indices: NDArray[np.int64]) -> tuple[Translation, Table]:
+    def translations(self, indices: Indices) -> tuple[Translation, Table]:
         """The strings of these examples and the tables they were translated with ([depth, n²] or one for each)."""
         strings = np.empty((len(indices), self.lengths[1]), np.uint8)
         sizes = np.empty(len(indices), np.int64)
@@ -136,10 +138,10 @@ class Translations(Source):
         book = [list(zip(rules, flags, strict=True)) for rules, flags in zip(codebook.rules(), needed, strict=True)]
         return self.format.example(self._task_number(index), strings, self.chain, book)
 
-    def shelf(self, indices: NDArray[np.int64]) -> Shelf:
+    def shelf(self, indices: Indices) -> Shelf:
         return self._shelf(indices, *self.translations(indices))
 
-    def wrong(self, indices: NDArray[np.int64], words_in: NDArray[np.uint64]) -> Shelf:
+    def wrong(self, indices: Indices, words_in: NDArray[np.uint64]) -> Shelf:
         """The left sides in a random circle, each with the right side of the next one: a bijection with no right rule.
 
         Drawn anew for every example and level.
@@ -151,17 +153,12 @@ class Translations(Source):
         right = np.take_along_axis(np.broadcast_to(tables, left.shape), np.roll(left, -1, axis=-1), axis=-1)
         return self._shelf(indices, translation, right, left)
 
-    def with_images(self, indices: NDArray[np.int64], images: NDArray[np.integer]) -> Shelf:
+    def with_images(self, indices: Indices, images: Sides) -> Shelf:
         """The same examples with other right sides in their books, [B, depth, n²]; their strings stay as they are."""
         return self._shelf(indices, self.translations(indices)[0], images)
 
-    def _shelf(
-        self,
-        indices: NDArray[np.int64],
-        translation: Translation,
-        right: NDArray[np.integer],
-        left: NDArray[np.intp] | None = None,  # all left sides in order
-    ) -> Shelf:
+    def _shelf(self, indices: Indices, translation: Translation, right: Sides, left: Sides | None = None) -> Shelf:
+        """The shelf of these translations; the left sides of the rules are in order by default."""
         shape = (len(indices), self.depth, self.chars**2)
         left = np.broadcast_to(np.arange(self.chars**2), shape) if left is None else left
         numbers = [self._task_number(index) for index in indices.tolist()]
@@ -190,7 +187,7 @@ class _FragmentTables:
         self.known_rules = np.full((source.depth, self.chars**2, self.chars**2), NONE, np.int32)
         self.think, self.pad = self.bank.number(self.format.think), self.bank.number(f" {PAD}")
 
-    def rules(self, left: NDArray[np.intp], right: NDArray[np.integer]) -> Fragments:
+    def rules(self, left: Sides, right: Sides) -> Fragments:
         """Fragments of the rules left -> right of each level: [B, depth, n²]."""
         level = np.arange(left.shape[1])[:, None]
         rules = self.known_rules[level, left, right]
@@ -202,10 +199,8 @@ class _FragmentTables:
             rules = self.known_rules[level, left, right]
         return rules
 
-    def shelf(
-        self, translation: Translation, left: NDArray[np.intp], right: NDArray[np.integer], numbers: list[int]
-    ) -> Shelf:
-        """The shelf of these translations; `left` and `right` are the sides of the rules in their books."""
+    def shelf(self, translation: Translation, left: Sides, right: Sides, numbers: list[int]) -> Shelf:
+        """The shelf of these translations; `numbers` are those of their tasks."""
         batch = len(numbers)
         different = numbers if len(set(numbers)) > 1 else numbers[:1]
         prompts = [self.format.prompt_template(number) for number in different]

@@ -18,6 +18,7 @@ READ = "<READ>"  # ends the book: what follows is to be translated
 
 Chain = Literal["silent", "explicit"]
 Strings = Sequence[Sequence[str]]  # s_1 .. s_{d+1}, each a list of symbols
+Rules = Sequence[Sequence[tuple[str, bool]]]  # of each level, and whether the translation needs them
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +100,8 @@ class Format:
         """The parts of the completion."""
         return [self.fill(slot, strings, chain) for slot in self.completion_template()]
 
-    def example(
-        self, task: int, strings: Strings, chain: Chain, book: Sequence[Sequence[tuple[str, bool]]] = ()
-    ) -> Example:
-        """The example of one translation; `book` has each level's rules, and whether they are needed."""
+    def example(self, task: int, strings: Strings, chain: Chain, book: Rules = ()) -> Example:
+        """The example of one translation."""
         sections = zip(self.section_names(), book, strict=False)
         return Example(
             prompt=self.prompt(task, strings[0]),

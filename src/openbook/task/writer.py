@@ -71,13 +71,10 @@ def write_dataset(
     except MachineError:
         raise
     except OSError as error:
-        reason, full = error.strerror or str(error), error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-        advice = (
-            "make room and run the same command again, it continues where it stopped"
-            if full
-            else "choose a place that can be written to"
-        )
-        raise MachineError(f"{partial}: {reason}: {advice}") from error
+        advice = "choose a place that can be written to"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            advice = "make room and run the same command again, it continues where it stopped"
+        raise MachineError(f"{partial}: {error.strerror or error}: {advice}") from error
 
 
 def check_target(path: Path, force: bool) -> Path:
