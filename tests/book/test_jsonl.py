@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from openbook.base.errors import InputError
-from openbook.book import JsonlSource, ListSource, jsonl, load_source
+from openbook.book import JsonlSource, ListSource, example_from_record, jsonl, load_source
 
 GOOD = '{"prompt": "a", "completion": "b"}'
 
@@ -120,13 +120,6 @@ def test_the_last_line_needs_no_end_and_windows_line_ends_will_do(tmp_path: Path
     assert [source.example(k).completion[0].text for k in range(2)] == ["b", "b"]
 
 
-def test_progress_adds_up_to_the_size_of_the_file(tmp_path: Path) -> None:
-    path = written(tmp_path / "facts.jsonl", [GOOD] * 5)
-    read: list[int] = []
-    JsonlSource(path, progress=read.append)
-    assert sum(read) == path.stat().st_size
-
-
 def test_a_file_a_list_and_a_dataset_are_the_same_source(tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     records = [
@@ -168,11 +161,38 @@ def test_a_change_of_one_letter_changes_the_fingerprint(tmp_path: Path) -> None:
     assert ListSource([record(1)]).fingerprint != ListSource([record(2)]).fingerprint
 
 
+@pytest.mark.parametrize("kept", [True, False])
+def test_a_record_is_parsed_once_if_examples_are_kept(
+    kept: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = [json.dumps(record(k, [f"fact {k}"])) for k in range(5)]
+    size = sum(len(line) + 1 for line in lines)
+    monkeypatch.setattr(jsonl, "KEPT_BYTES", size if kept else size - 1)
+    parsed: list[str] = []
+
+    def counting(data: Any, where: str) -> Any:
+        parsed.append(where)
+        return example_from_record(data, where)
+
+    monkeypatch.setattr(jsonl, "example_from_record", counting)
+    path = written(tmp_path / "facts.jsonl", lines)
+    source = JsonlSource(path)
+    assert parsed == [f"{path}:{k}" for k in range(1, 6)]
+    source.shelf(np.arange(5))
+    source.wrong(np.arange(5), words_for(5))
+    assert len(parsed) == (5 if kept else 20)
+    assert [source.example(k) for k in range(5)] == [example_from_record(json.loads(line)) for line in lines]
+
+
 def _prompts(source: JsonlSource, order: list[int], sent: Any) -> None:
     sent.put([source.example(k).prompt for k in order])
 
 
-def test_forked_readers_of_one_open_file_do_not_move_each_other(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kept", [2**30, 0])
+def test_forked_readers_of_one_open_file_do_not_move_each_other(
+    kept: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jsonl, "KEPT_BYTES", kept)
     path = written(tmp_path / "facts.jsonl", [json.dumps(record(k, ["x" * 3000])) for k in range(200)])
     source = JsonlSource(path)
     source.example(0)  # the file is open now, and its position is shared with whoever is forked
@@ -191,7 +211,9 @@ def test_forked_readers_of_one_open_file_do_not_move_each_other(tmp_path: Path) 
         child.join()
 
 
-def test_a_source_can_be_sent_to_another_process(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kept", [2**30, 0])
+def test_a_source_can_be_sent_to_another_process(kept: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(jsonl, "KEPT_BYTES", kept)
     source = JsonlSource(written(tmp_path / "facts.jsonl", [json.dumps(record(k)) for k in range(3)]))
     source.example(0)
     copy = pickle.loads(pickle.dumps(source))

@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from openbook.base.errors import InputError
 from openbook.book import Piece, Section, example_from_record
-from openbook.book.text import Kind
+from openbook.book.record import record_from_example
+from openbook.book.text import LAYOUTS, Kind
 
 PLAIN = {"prompt": "Capital of Chad?", "completion": " N'Djamena"}
 
@@ -106,3 +109,48 @@ def test_a_blank_goes_with_the_part_behind_it_and_belongs_to_the_one_before_only
     record = {"prompt": "?", "completion": "a b  c", "thoughts": ["a ", "b"], "answer": "c"}
     parts = [(part.kind, part.text) for part in example_from_record(record).completion]
     assert parts == [(Kind.THOUGHT, "a "), (Kind.THOUGHT, "b"), (Kind.WORDS, " "), (Kind.ANSWER, " c")]
+
+
+SHORT = st.text(" ab", max_size=4)
+PIECES = st.lists(
+    st.one_of(SHORT, st.fixed_dictionaries({"text": SHORT}, optional={"needed": st.booleans()})), max_size=3
+)
+
+
+@st.composite
+def records(draw: st.DrawFn) -> dict[str, Any]:
+    """Records that use every key, with completions whose parts are easily mistaken for each other."""
+    completion = draw(st.text(" ab", min_size=1, max_size=8))
+    record: dict[str, Any] = {"prompt": draw(SHORT), "completion": completion}
+    if draw(st.booleans()):
+        history = [{"role": "system", "content": draw(SHORT)}] if draw(st.booleans()) else []
+        turns = [("user", record.pop("prompt")), ("assistant", record.pop("completion"))]
+        record["messages"] = history + [{"role": role, "content": content} for role, content in turns]
+    position, thoughts = 0, []
+    for _ in range(draw(st.integers(0, 2))):
+        start = draw(st.integers(position, len(completion)))
+        end = draw(st.integers(start, len(completion)))
+        if thought := completion[start:end]:
+            thoughts.append(thought)
+            position = completion.find(thought, position) + len(thought)
+    start = draw(st.integers(position, len(completion)))
+    answer = completion[start : draw(st.integers(start, len(completion)))]
+    optional = {
+        "privileged_context": draw(st.one_of(st.none(), SHORT, PIECES, st.dictionaries(SHORT, PIECES, max_size=3))),
+        "preamble": draw(st.one_of(st.none(), SHORT)),
+        "layout": draw(st.one_of(st.none(), st.sampled_from(list(LAYOUTS)))),
+        "answer": answer or None,
+        "thoughts": draw(st.sampled_from([thoughts, None])),
+    }
+    return {**record, **optional}
+
+
+@given(records())
+@example({"prompt": "", "completion": "b  a", "answer": "a"})  # of two blanks the second goes with the answer
+@example({"prompt": "", "completion": "b  a b", "thoughts": ["a"], "answer": "b"})
+@example({"prompt": "", "completion": "a ba a", "answer": " a"})
+@example({"prompt": "", "completion": "ab", "thoughts": ["b"]})  # what is examined stands before the thought
+@example({"prompt": "", "completion": "aba", "thoughts": ["b"]})  # and on both sides of it
+def test_a_record_made_from_an_example_reads_as_that_example(record: dict[str, Any]) -> None:
+    read = example_from_record(record)
+    assert example_from_record(record_from_example(read)) == read

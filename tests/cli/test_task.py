@@ -95,7 +95,7 @@ def test_another_seed_does_not_continue_a_partial_file(tmp_path: Path, capsys: p
     spec = DatasetSpec(ReleasedFormat(2, 3), 5, Codebook.sample(2, 3, seed=1), seed=1)
     state_path(path).write_text(json.dumps(spec.describe()))
     assert main(["task", "--out", str(path), "--samples", "5", "--depth", "2", "--chars", "3"]) == 2
-    assert "seed is 0 now and was 1" in capsys.readouterr().err
+    assert "seed was 1, is 0" in capsys.readouterr().err
     assert partial_path(path).read_text() == "{}\n"
 
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from openbook.base.errors import InputError
-from openbook.book import Shelf, shelve
+from openbook.book import Example, Part, Shelf, example_from_record, shelve
 from openbook.book.text import THINK, Kind
 from openbook.curriculum import PRESETS, Opened, SamplingPlan, curriculum_named, open_fragments, silenced
 from openbook.task import Codebook
+from openbook.task.formats import FORMATS as FORMATS_BY_NAME
 from openbook.task.source import Translations
 from openbook.task.translate import output, translate
 
@@ -174,3 +176,25 @@ def test_bad_lengths_and_strings_that_do_not_fit_are_refused() -> None:
         long.shelf(np.array([0]))
     with pytest.raises(InputError, match="does not fit into 40 thoughts"):
         long.example(0)
+
+
+@pytest.mark.parametrize("text", FORMATS_BY_NAME)
+@pytest.mark.parametrize("chain", ["silent", "explicit"])
+@pytest.mark.parametrize("depth", [1, 3])
+def test_the_record_of_a_translation_reads_as_its_example(text: str, chain: str, depth: int) -> None:
+    if chain not in FORMATS_BY_NAME[text].chains:
+        return
+    task = source(text, chain, "fresh", depth)
+    for index in range(5):
+        assert example_from_record(task.record(index)) == joined(task.example(index))
+
+
+def joined(example: Example) -> Example:
+    """The example with neighbouring words of its completion as one part, as a record cannot tell them apart."""
+    parts: list[Part] = []
+    for part in example.completion:
+        if parts and parts[-1].kind == part.kind == Kind.WORDS:
+            parts[-1] = Part(Kind.WORDS, parts[-1].text + part.text)
+        else:
+            parts.append(part)
+    return replace(example, completion=tuple(parts))

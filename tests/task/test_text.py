@@ -62,12 +62,10 @@ def test_compact_text_is_words_of_its_vocabulary() -> None:
 
 
 @pytest.mark.parametrize("text", [ReleasedFormat(2, 8, thoughts=4), CompactFormat(2, 8)], ids=["released", "compact"])
-def test_spans_cover_the_text_and_say_what_it_is_for(text: Format) -> None:
+def test_parts_say_what_each_stretch_of_text_is_for(text: Format) -> None:
     whole = _whole(text)
-    assert [span.end for span in whole.spans[:-1]] == [span.start for span in whole.spans[1:]]
-    assert whole.spans[0].start == 0 and whole.spans[-1].end == len(whole.text)
-    pieces = [span for span in whole.spans if span.kind == Kind.PIECE]
-    assert [(span.section, span.piece) for span in pieces] == [(0, 0), (0, 3)]
+    pieces = [part for part in whole.parts if part.kind == Kind.PIECE]
+    assert [(part.section, part.piece) for part in pieces] == [(0, 0), (0, 3)]
     assert whole.of(Kind.PROMPT) == text.prompt(7, STRINGS[0])
     assert whole.of(*COMPLETION_KINDS) == "".join(part.text for part in text.completion(STRINGS))
     assert whole.of(Kind.ANSWER).split() == STRINGS[2]
@@ -78,9 +76,7 @@ def test_spans_cover_the_text_and_say_what_it_is_for(text: Format) -> None:
 def test_render_joins_any_parts(parts: list[tuple[Kind, str]]) -> None:
     whole = render(Part(kind, text) for kind, text in parts)
     assert whole.text == "".join(text for _, text in parts)
-    assert [(span.kind, whole.text[span.start : span.end]) for span in whole.spans] == [
-        (kind, text) for kind, text in parts if text
-    ]
+    assert [(part.kind, part.text) for part in whole.parts] == [(kind, text) for kind, text in parts if text]
 
 
 def test_a_plain_layout_leaves_out_empty_sections() -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from openbook.base.errors import InputError
 from openbook.book.example import Example, Piece, Section
-from openbook.book.text import Kind, Layout, Part, layout_named
+from openbook.book.text import Kind, Part, layout_named
 
 PIECE = ("text", "needed")
 OPTIONAL = ("privileged_context", "preamble", "layout", "answer", "thoughts")
@@ -28,31 +28,38 @@ def example_from_record(record: Any, where: str = "record") -> Example:
     A column that is null counts as absent, because tables fill gaps with nulls. Columns of the user's own are left
     alone, unless their name is nearly one of ours: a book that is not read for a typo would go unnoticed.
     """
+    try:
+        return _example(record)
+    except InputError as error:
+        raise InputError(f"{where}: {error}") from None
+
+
+def _example(record: Any) -> Example:
     if not isinstance(record, Mapping):
-        raise InputError(f"{where}: a record is an object with 'prompt' and 'completion', not {type(record).__name__}")
+        raise InputError(f"a record is an object with 'prompt' and 'completion', not {type(record).__name__}")
     record = {key: value for key, value in record.items() if value is not None}
     for key in record:
-        if typo := _typo(str(key)):
-            raise InputError(f"{where}: '{key}' is not read: did you mean '{typo}'? (rename it if it is your own)")
+        if typo := _typo(str(key), OPTIONAL):
+            raise InputError(f"'{key}' is not read: did you mean '{typo}'? (rename it if it is your own)")
     history: tuple[tuple[str, str], ...] | None = None
     if "messages" in record:
         if "completion" in record:
-            raise InputError(f"{where}: 'messages' and 'completion' both say what to learn: keep one of them")
-        *earlier, (_, prompt), (_, completion) = _messages(record["messages"], where)
+            raise InputError("'messages' and 'completion' both say what to learn: keep one of them")
+        *earlier, (_, prompt), (_, completion) = _messages(record["messages"])
         history = tuple(earlier)
     else:
         for key in ("prompt", "completion"):
             if key not in record:
-                raise InputError(f"{where}: no '{key}' (a record needs 'prompt' and 'completion', or 'messages')")
-        prompt, completion = _text(record, "prompt", where), _text(record, "completion", where)
+                raise InputError(f"no '{key}' (a record needs 'prompt' and 'completion', or 'messages')")
+        prompt, completion = _text(record, "prompt"), _text(record, "completion")
     if not completion:
-        raise InputError(f"{where}: 'completion' is empty, so there is nothing to learn from this record")
+        raise InputError("'completion' is empty, so there is nothing to learn: leave this record out")
     return Example(
         prompt=prompt,
-        completion=tuple(_completion_parts(record, completion, where)),
-        sections=_sections(record.get("privileged_context"), where),
-        preamble=_text(record, "preamble", where) if "preamble" in record else "",
-        layout=_layout(record, where),
+        completion=tuple(_completion_parts(record, completion)),
+        sections=_sections(record.get("privileged_context")),
+        preamble=_text(record, "preamble") if "preamble" in record else "",
+        layout=layout_named(str(record.get("layout", "plain"))),
         history=history,
     )
 
@@ -69,9 +76,10 @@ def record_from_example(example: Example) -> dict[str, Any]:
         "preamble": example.preamble,
         "layout": example.layout.name,
     }
-    if any(part.kind == Kind.WORDS for part in example.completion):
-        record["answer"] = "".join(part.text for part in example.completion if part.kind == Kind.ANSWER)
-    if thoughts := [part.text for part in example.completion if part.kind == Kind.THOUGHT]:
+    answers, thoughts = _marked(example, Kind.ANSWER), _marked(example, Kind.THOUGHT)
+    if len(answers) == 1 and example.completion[-1].kind != Kind.THOUGHT:
+        record["answer"] = answers[0]
+    if thoughts:
         record["thoughts"] = thoughts
     if example.history is not None:
         turns = [*example.history, ("user", record.pop("prompt")), ("assistant", record.pop("completion"))]
@@ -79,52 +87,54 @@ def record_from_example(example: Example) -> dict[str, Any]:
     return record
 
 
+def _marked(example: Example, kind: Kind) -> list[str]:
+    """The parts of one kind, so that reading finds them: of two blanks it gives the second to the part by itself."""
+    texts, before = [], ""
+    for part in example.completion:
+        if part.kind == kind:
+            texts.append(part.text[before.endswith(" ") and part.text.startswith(" ") :])
+        before = "" if part.kind == Kind.THOUGHT else part.text
+    return texts
+
+
 @functools.lru_cache(maxsize=1024)
-def _typo(key: str, known: tuple[str, ...] = OPTIONAL) -> str | None:
+def _typo(key: str, known: tuple[str, ...]) -> str | None:
     """The key that was probably meant by one that is almost, but not quite, read."""
     return None if key in known else next(iter(difflib.get_close_matches(key, known, n=1, cutoff=0.85)), None)
 
 
-def _layout(record: Mapping[str, Any], where: str) -> Layout:
-    try:
-        return layout_named(str(record.get("layout", "plain")))
-    except InputError as error:
-        raise InputError(f"{where}: {error}") from None
-
-
-def _text(record: Mapping[str, Any], key: str, where: str) -> str:
-    value = record[key]
+def _text(holder: Mapping[str, Any], key: str, place: str = "") -> str:
+    value = holder[key]
     if not isinstance(value, str):
-        raise InputError(f"{where}: '{key}' is {type(value).__name__}, not text")
-    return _sound(value, key, where)
+        raise InputError(f"{place}'{key}' is {type(value).__name__}, not text: write a string")
+    return _sound(value, f"{place}'{key}'")
 
 
-def _sound(value: str, key: str, where: str) -> str:
+def _sound(value: str, place: str) -> str:
     """The text, if it can be written as UTF-8."""
     try:
         value.encode("utf-8")
     except UnicodeEncodeError as error:
-        raise InputError(
-            f"{where}: '{key}' has a lone surrogate at character {error.start + 1}, which is no text: replace it"
-        ) from None
+        fault = f"a lone surrogate at character {error.start + 1}, which is no text: replace it"
+        raise InputError(f"{place} has {fault}") from None
     return value
 
 
-def _messages(messages: Any, where: str) -> list[tuple[str, str]]:
+def _messages(messages: Any) -> list[tuple[str, str]]:
     if not isinstance(messages, Sequence) or len(messages) < 2:
-        raise InputError(f"{where}: 'messages' needs at least a user and an assistant message")
+        raise InputError("'messages' needs at least a user and an assistant message: write both")
     pairs = []
     for number, message in enumerate(messages, 1):
         if not isinstance(message, Mapping) or not {"role", "content"} <= set(message):
-            raise InputError(f"{where}: message {number} has no 'role' and 'content'")
-        role, content = (_text(message, key, f"{where}: message {number}") for key in ("role", "content"))
+            raise InputError(f"message {number} has no 'role' and 'content': write both")
+        role, content = (_text(message, key, f"message {number}: ") for key in ("role", "content"))
         pairs.append((role, content))
     if pairs[-1][0] != "assistant" or pairs[-2][0] != "user":
-        raise InputError(f"{where}: 'messages' must end with a user message and the assistant's answer to it")
+        raise InputError("'messages' must end with a user message and the assistant's answer to it")
     return pairs
 
 
-def _completion_parts(record: Mapping[str, Any], completion: str, where: str) -> list[Part]:
+def _completion_parts(record: Mapping[str, Any], completion: str) -> list[Part]:
     """Find `thoughts` (in order) and `answer` (last occurrence) inside the completion; what is left are words.
 
     A blank in front of a part goes with it, as tokenizers have it: cut off, it would be a token that no text has.
@@ -133,22 +143,23 @@ def _completion_parts(record: Mapping[str, Any], completion: str, where: str) ->
     position = 0
     thoughts = record.get("thoughts", [])
     if isinstance(thoughts, str) or not isinstance(thoughts, Sequence):
-        raise InputError(f"{where}: 'thoughts' is {type(thoughts).__name__}, not a list of parts of 'completion'")
+        raise InputError(f"'thoughts' is {type(thoughts).__name__}, not a list of parts of 'completion': write a list")
     for number, thought in enumerate(thoughts, 1):
-        found = completion.find(thought, position) if isinstance(thought, str) and thought else -1
-        if found < 0:
-            raise InputError(f"{where}: thought {number} does not occur in 'completion' after the one before it")
-        position = found + len(thought)
-        marks.append((found, position, Kind.THOUGHT))
+        start = completion.find(thought, position) if isinstance(thought, str) and thought else -1
+        if start < 0:
+            raise InputError(
+                f"thought {number} does not occur in 'completion' after the one before it: copy it from there"
+            )
+        position = start + len(thought)
+        marks.append((start, position, Kind.THOUGHT))
+    rest = Kind.ANSWER  # if nothing is singled out, everything but the thoughts is examined
     if "answer" in record:
-        answer = _text(record, "answer", where)
-        found = completion.rfind(answer) if answer else -1
-        if found < position:
-            raise InputError(f"{where}: 'answer' does not occur in 'completion' after its thoughts")
-        marks.append((found, found + len(answer), Kind.ANSWER))
+        answer = _text(record, "answer")
+        start = completion.rfind(answer) if answer else -1
+        if start < position:
+            raise InputError("'answer' does not occur in 'completion' after its thoughts: copy it from there")
+        marks.append((start, start + len(answer), Kind.ANSWER))
         rest = Kind.WORDS
-    else:  # nothing was singled out: everything but the thoughts is examined
-        rest = Kind.ANSWER
     parts = []
     position = 0
     for start, end, kind in marks:
@@ -159,33 +170,33 @@ def _completion_parts(record: Mapping[str, Any], completion: str, where: str) ->
     return [part for part in parts if part.text]
 
 
-def _sections(context: Any, where: str) -> tuple[Section, ...]:
+def _sections(context: Any) -> tuple[Section, ...]:
     if context is None or context == "":
         return ()
-    if isinstance(context, Mapping):
-        return tuple(
-            Section(_sound(str(name), "the name of a section", where), _pieces(pieces, f"{where}: '{name}'"))
-            for name, pieces in context.items()
-            if pieces is not None
-        )
-    return (Section("", _pieces(context, where)),)
+    if not isinstance(context, Mapping):
+        return (Section("", _pieces(context)),)
+    return tuple(
+        Section(_sound(str(name), "the name of a section"), _pieces(pieces, f"'{name}': "))
+        for name, pieces in context.items()
+        if pieces is not None
+    )
 
 
-def _pieces(pieces: Any, where: str) -> tuple[Piece, ...]:
+def _pieces(pieces: Any, place: str = "") -> tuple[Piece, ...]:
     listed = [pieces] if isinstance(pieces, str | Mapping) else pieces
     if not isinstance(listed, Sequence):
-        raise InputError(f"{where}: privileged context is text, a list of pieces or an object of such lists")
+        raise InputError(f"{place}privileged context is text, a list of pieces or an object of such lists")
     result = []
     for number, piece in enumerate(listed, 1):
         if isinstance(piece, str):
             piece = {"text": piece}
         if not isinstance(piece, Mapping) or "text" not in piece:
-            raise InputError(f"{where}: piece {number} is neither text nor an object with 'text'")
+            raise InputError(f"{place}piece {number} is neither text nor an object with 'text'")
         for key in piece:
             if typo := _typo(str(key), PIECE):
-                raise InputError(f"{where}: piece {number}: '{key}' is not read: did you mean '{typo}'?")
+                raise InputError(f"{place}piece {number}: '{key}' is not read: did you mean '{typo}'?")
         needed = piece.get("needed")
         if not isinstance(needed, bool | None):
-            raise InputError(f"{where}: piece {number}: 'needed' is {needed!r}, not true or false")
-        result.append(Piece(_text(piece, "text", f"{where}: piece {number}"), needed is not False))
+            raise InputError(f"{place}piece {number}: 'needed' is {needed!r}, not true or false")
+        result.append(Piece(_text(piece, "text", f"{place}piece {number}: "), needed is not False))
     return tuple(piece for piece in result if piece.text)

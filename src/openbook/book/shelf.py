@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openbook.book.example import Example, thought_words
-from openbook.book.text import THINK, Kind
+from openbook.book.text import THINK, Kind, Part
 
 NONE = -1  # no fragment here
 LOCAL = 1 << 30  # fragments from here on are texts of one shelf only (a prompt that occurs once is not kept)
@@ -38,11 +38,10 @@ class Bank:
         """The number of a text, which is remembered from now on."""
         if not text:
             return NONE
-        known = self._numbers.get(text)
-        if known is None:
-            known = self._numbers[text] = len(self.texts)
+        number = self._numbers.setdefault(text, len(self.texts))
+        if number == len(self.texts):
             self.texts.append(text)
-        return known
+        return number
 
     def numbers(self, texts: Sequence[str]) -> Fragments:
         return np.array([self.number(text) for text in texts], dtype=np.int32)
@@ -80,52 +79,43 @@ def shelve(bank: Bank, examples: Sequence[Example], think: str = THINK) -> Shelf
     local: list[str] = []
 
     def once(text: str) -> int:
-        if not text:
-            return NONE
-        local.append(text)
-        return LOCAL + len(local) - 1
+        local.extend([text] if text else [])
+        return LOCAL + len(local) - 1 if text else NONE
 
-    sections = max((len(example.sections) for example in examples), default=0)
-    longest = max((len(s.pieces) for example in examples for s in example.sections), default=0)
-    batch = len(examples)
-    headings = np.full((batch, sections), NONE, np.int32)
-    pieces = np.full((batch, sections, longest), NONE, np.int32)
-    needed = np.zeros((batch, sections, longest), bool)
-    completions: list[list[tuple[int, np.uint8]]] = []
+    def fragments(part: Part) -> list[int]:
+        if part.kind == Kind.THOUGHT:
+            return [bank.number(word) for word in thought_words(part.text, think=think)]
+        return [once(part.text)]
+
+    shape = (
+        len(examples),
+        max((len(example.sections) for example in examples), default=0),
+        max((len(section.pieces) for example in examples for section in example.sections), default=0),
+    )
+    headings = np.full(shape[:2], NONE, np.int32)
+    pieces = np.full(shape, NONE, np.int32)
+    needed = np.zeros(shape, bool)
     for b, example in enumerate(examples):
-        layout = example.layout
         for s, section in enumerate(example.sections):
-            if section.name:
-                headings[b, s] = bank.number(layout.heading.replace("{name}", section.name))
-            for k, piece in enumerate(section.pieces):
-                pieces[b, s, k] = bank.number(layout.piece.replace("{text}", piece.text))
-                needed[b, s, k] = piece.needed
-        row: list[tuple[int, np.uint8]] = []
-        for part in example.completion:
-            if part.kind == Kind.THOUGHT:
-                row += [(bank.number(word), CODE[Kind.THOUGHT]) for word in thought_words(part.text, think=think)]
-            elif part.text:
-                row.append((once(part.text), CODE[part.kind]))
-        completions.append(row)
-    width = max((len(row) for row in completions), default=0)
-    completion = np.full((batch, width), NONE, np.int32)
-    kinds = np.zeros((batch, width), np.uint8)
-    for b, row in enumerate(completions):
-        for c, (fragment, kind) in enumerate(row):
-            completion[b, c], kinds[b, c] = fragment, kind
+            count = len(section.pieces)
+            headings[b, s] = bank.number(example.layout.set_heading(section.name))
+            pieces[b, s, :count] = [bank.number(example.layout.set_piece(piece.text)) for piece in section.pieces]
+            needed[b, s, :count] = [piece.needed for piece in section.pieces]
+    rows = [[(f, CODE[part.kind]) for part in e.completion for f in fragments(part)] for e in examples]
+    width = max(map(len, rows), default=0)
+    completion = np.array([[*row, *[(NONE, 0)] * (width - len(row))] for row in rows]).reshape(len(rows), width, 2)
+    histories = tuple(example.history for example in examples)
     return Shelf(
         bank=bank,
-        preamble=np.array([[once(example.preamble)] for example in examples], np.int32).reshape(batch, 1),
+        preamble=np.array([once(example.preamble) for example in examples], np.int32)[:, None],
         headings=headings,
         pieces=pieces,
         needed=needed,
-        after=np.array([bank.number(example.layout.after) for example in examples], np.int32),
+        after=bank.numbers([example.layout.after for example in examples]),
         keep_headings=np.array([example.layout.keep_headings for example in examples], bool),
-        prompt=np.array([[once(example.prompt)] for example in examples], np.int32).reshape(batch, 1),
-        completion=completion,
-        kinds=kinds,
+        prompt=np.array([once(example.prompt) for example in examples], np.int32)[:, None],
+        completion=completion[..., 0].astype(np.int32),
+        kinds=completion[..., 1].astype(np.uint8),
         local=local,
-        histories=tuple(example.history for example in examples)
-        if any(e.history is not None for e in examples)
-        else None,
+        histories=histories if any(history is not None for history in histories) else None,
     )

@@ -12,8 +12,7 @@ A text is made of parts, in this order:
     answer     p q s r
     words     ;
 
-`render` joins parts and keeps their spans, so that later code knows which characters carry loss, which may be dropped
-and which are examined.
+Because parts stay apart, later code knows which characters carry loss, which may be dropped and which are examined.
 """
 
 from __future__ import annotations
@@ -53,40 +52,23 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
-    """Where a part stands in the rendered text: text[start:end]."""
-
-    start: int
-    end: int
-    kind: Kind
-    section: int = -1
-    piece: int = -1
-
-
-@dataclass(frozen=True, slots=True)
 class Rendered:
-    """A text and its spans, which cover it without gaps or overlaps."""
+    """A whole text as parts, none of them empty."""
 
-    text: str
-    spans: tuple[Span, ...]
+    parts: tuple[Part, ...]
+
+    @property
+    def text(self) -> str:
+        return "".join(part.text for part in self.parts)
 
     def of(self, *kinds: Kind) -> str:
         """The characters of the given kinds, joined."""
-        return "".join(self.text[span.start : span.end] for span in self.spans if span.kind in kinds)
+        return "".join(part.text for part in self.parts if part.kind in kinds)
 
 
 def render(parts: Iterable[Part]) -> Rendered:
-    """Join parts into one text with spans; empty parts vanish."""
-    texts: list[str] = []
-    spans: list[Span] = []
-    position = 0
-    for part in parts:
-        if part.text:
-            end = position + len(part.text)
-            spans.append(Span(position, end, part.kind, part.section, part.piece))
-            texts.append(part.text)
-            position = end
-    return Rendered("".join(texts), tuple(spans))
+    """Join parts into one text; empty parts vanish."""
+    return Rendered(tuple(part for part in parts if part.text))
 
 
 @dataclass(frozen=True)
@@ -99,13 +81,19 @@ class Layout:
     after: str = ""  # between the book and the prompt, if there is any book
     keep_headings: bool = False
 
+    def set_heading(self, name: str) -> str:
+        return self.heading.replace("{name}", name) if name else ""
+
+    def set_piece(self, text: str) -> str:
+        return self.piece.replace("{text}", text)
+
     def parts(self, sections: Sequence[tuple[str, Sequence[tuple[int, str]]]]) -> list[Part]:
         """The parts of a book: sections are (name, [(number, text)]) of the open pieces."""
         parts: list[Part] = []
         for s, (name, pieces) in enumerate(sections):
             if name and (pieces or self.keep_headings):
-                parts.append(Part(Kind.HEADING, self.heading.replace("{name}", name), s))
-            parts += [Part(Kind.PIECE, self.piece.replace("{text}", text), s, k) for k, text in pieces]
+                parts.append(Part(Kind.HEADING, self.set_heading(name), s))
+            parts += [Part(Kind.PIECE, self.set_piece(text), s, k) for k, text in pieces]
         if parts and self.after:
             parts.append(Part(Kind.HEADING, self.after))
         return parts

@@ -60,7 +60,7 @@ def demo(*, folder: Path = Path("demo"), seed: int = 0, json: Annotated[bool, Pa
     with path.open(encoding="utf-8") as file:
         records = [json_format.loads(line) for line in itertools.islice(file, 3)]
     if json:
-        ends = {"input": worked[0].before, "output": worked[-1].after}
+        ends = {"input": worked[0].string, "output": worked[-1].result}
         emit_json({**ends, "dataset": str(path), "samples": written.records, "records": records})
         return
     out.print(f"{path}: {written.records:,} records, {written.bytes / 1e6:.1f} MB. The first three:\n", markup=False)

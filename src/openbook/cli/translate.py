@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
 from rich.table import Table
@@ -14,10 +15,9 @@ from rich.text import Text
 from openbook.base.console import emit_json, out
 from openbook.base.errors import InputError
 from openbook.cli.task import choose_codebook
-from openbook.task.alphabet import alphabets
 from openbook.task.inputs import random_inputs
 from openbook.task.phrasebook import Codebook
-from openbook.task.translate import Level, check_string, dependencies, invert_batch
+from openbook.task.translate import Level, check_string, dependencies, invert_batch, output
 from openbook.task.translate import translate as work_through
 
 COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
@@ -26,24 +26,14 @@ LABEL, CELL = 11, 13  # columns of a terminal: "  shifted  ", and "A B -> K L" w
 
 @dataclass(frozen=True)
 class Worked:
-    """One level in symbols: `before` -> shifted -> rules -> `after`."""
+    """One level in symbols, as `--json` prints it: `string` is shifted, cut into bigrams, and becomes `result`."""
 
-    number: int  # levels are numbered from 1, like the languages they translate from
-    before: list[str]
+    level: int  # levels are numbered from 1, like the languages they translate from
+    string: list[str]
     shifted: list[str]
+    bigrams: list[list[str]]
     rules: list[str]
-    after: list[str]
-
-    def to_json(self) -> dict[str, Any]:
-        bigrams = [list(pair) for pair in zip(self.shifted[0::2], self.shifted[1::2], strict=True)]
-        return {
-            "level": self.number,
-            "string": self.before,
-            "shifted": self.shifted,
-            "bigrams": bigrams,
-            "rules": self.rules,
-            "result": self.after,
-        }
+    result: list[str]
 
 
 def read_string(words: Sequence[str], alphabet: str) -> list[int]:
@@ -61,19 +51,18 @@ def read_string(words: Sequence[str], alphabet: str) -> list[int]:
 
 def in_symbols(codebook: Codebook, levels: list[Level]) -> list[Worked]:
     """The oracle's levels, written with the symbols of the alphabets."""
-    letters = codebook.alphabets()
+    strings = codebook.in_symbols([*(level.string for level in levels), output(levels)])
     worked = []
-    for i, level in enumerate(levels):
-        source, target = letters[i], letters[i + 1]
-        rules = [
-            f"{source[a]} {source[b]} -> {target[c]} {target[d]}"
-            for (a, b), (c, d) in zip(level.bigrams, level.images, strict=True)
-        ]
-        after = [target[char] for image in level.images for char in image]
-        worked.append(
-            Worked(i + 1, [source[c] for c in level.string], [source[c] for c in level.shifted], rules, after)
-        )
+    for number, (string, result) in enumerate(pairwise(strings), 1):
+        shifted = string[1:] + string[:1]
+        bigrams = _bigrams(shifted)
+        rules = [f"{a} {b} -> {c} {d}" for (a, b), (c, d) in zip(bigrams, _bigrams(result), strict=True)]
+        worked.append(Worked(number, string, shifted, bigrams, rules, result))
     return worked
+
+
+def _bigrams(symbols: list[str]) -> list[list[str]]:
+    return [symbols[place : place + 2] for place in range(0, len(symbols), 2)]
 
 
 def translate(
@@ -86,10 +75,11 @@ def translate(
     invert: Annotated[bool, Parameter(negative="")] = False,
     json: Annotated[bool, Parameter(negative="")] = False,
 ) -> None:
-    """Work one translation through, level by level.
+    """Translate one string and show every step.
 
-    At each level the string is shifted to the left by one, the first character wraps around, and each pair of
-    characters is looked up in the phrasebook of that level.
+    A translation has several levels, each with a phrasebook of its own. At each level the string moves one place to
+    the left and its first character goes to the end; then each pair of characters is replaced by the pair that the
+    phrasebook has for it.
 
     Example: `openbook translate --depth 2 --chars 8 --seed 0`
 
@@ -98,65 +88,65 @@ def translate(
     Parameters
     ----------
     string:
-        What to translate, in symbols of the first alphabet (a random string if none is given). With `--invert`:
-        what to take back, in symbols of the last one.
+        The string to translate, in symbols of the first alphabet (A, B, C, ...). By default it is random. With
+        `--invert` it is an output, in symbols of the last alphabet.
     depth:
-        Levels of translation (2, or the codebook file's).
+        Number of levels. By default 2, or that of the codebook file.
     chars:
-        Characters of each alphabet (8, or the codebook file's).
+        Number of characters in each alphabet. By default 8, or that of the codebook file.
     length:
         Length of the random string, an even number.
     seed:
-        Determines the codebook and the random string.
+        Seed of the codebook (the phrasebooks of all levels) and of the random string.
     codebook:
-        Take the codebook from this file (as `--json` prints it).
+        File to read the codebook from: what `openbook translate --json` printed.
     invert:
-        Go back from an output to its input.
+        Start from an output and find the input that it came from.
     json:
-        One JSON object instead of the worked example; strings are lists of symbols.
+        Print one JSON object, in which strings are lists of symbols.
     """
-    book = choose_codebook(codebook, 2 if depth is None and codebook is None else depth, chars, seed)
-    letters = alphabets(book.depth, book.chars)
+    book = choose_codebook(codebook, 2 if depth is codebook is None else depth, chars, seed)
+    letters = book.alphabets()
     if string:
         given = read_string(string, letters[-1] if invert else letters[0])
     else:
         given = random_inputs(book.chars, 1, (length, length), seed)[0][0].tolist()
-    source = invert_batch(book, [given])[0].tolist() if invert else given
-    worked = in_symbols(book, work_through(book, source))
-    first, last = worked[0].before, worked[-1].after
-    if json:
-        shown = [level.to_json() for level in (reversed(worked) if invert else worked)]
-        ends = {"input": last, "output": first} if invert else {"input": first, "output": last}
-        emit_json({**ends, "inverted": invert, "levels": shown, "codebook": book.to_json()})
+    worked = in_symbols(book, work_through(book, invert_batch(book, [given])[0].tolist() if invert else given))
+    if not json:
+        show(book, worked, invert)
         return
-    show(book, worked, invert)
+    first, last = worked[0].string, worked[-1].result
+    ends = {"input": last, "output": first} if invert else {"input": first, "output": last}
+    levels = [asdict(level) for level in (worked[::-1] if invert else worked)]
+    emit_json({**ends, "inverted": invert, "levels": levels, "codebook": book.to_json()})
 
 
 def show(book: Codebook, worked: list[Worked], invert: bool) -> None:
     """The worked example on the terminal. A pair and its translation share a colour; an unshifted string has none."""
-    first, last = " ".join(worked[0].before), " ".join(worked[-1].after)
-    title = f"[bold]MLT({book.depth}, {book.chars})[/bold]"
     if invert:
-        out.print(f"{title}, backwards: at each level read the rules from right to left, then shift to the right.")
-        for level in reversed(worked):
-            out.print(f"\n[bold]Level {level.number}[/bold], language {level.number + 1} back to {level.number}")
-            _print_steps({"string": level.after, "rules": level.rules, "pairs": level.shifted, "shifted": level.before})
-        out.print("\n[bold]output[/bold]     ", last, sep="")
-        out.print("[bold]input[/bold]      ", first, sep="")
-        return
-    out.print(f"{title}: at each level shift to the left by one, then look up the pairs.")
-    for level in worked:
-        out.print(f"\n[bold]Level {level.number}[/bold], language {level.number} to {level.number + 1}")
-        _print_steps({"string": level.before, "shifted": level.shifted, "rules": level.rules, "result": level.after})
-    out.print("\n[bold]input[/bold]      ", first, sep="")
-    out.print("[bold]output[/bold]     ", last, sep="")
-    places = [str(place + 1) for place in dependencies(book.depth, 0, len(worked[0].before))]
-    out.print(f"[dim]The first output character depends on input characters {', '.join(places)} alone.[/dim]")
+        how = ", backwards: at each level read the rules from right to left, then shift to the right."
+        rows = {"string": "result", "rules": "rules", "pairs": "shifted", "shifted": "string"}
+    else:
+        how = ": at each level shift to the left by one, then look up the pairs."
+        rows = {"string": "string", "shifted": "shifted", "rules": "rules", "result": "result"}
+    out.print(f"[bold]MLT({book.depth}, {book.chars})[/bold]{how}")
+    for level in worked[::-1] if invert else worked:
+        languages = f"{level.level + 1} back to {level.level}" if invert else f"{level.level} to {level.level + 1}"
+        out.print(f"\n[bold]Level {level.level}[/bold], language {languages}")
+        _print_steps({row: getattr(level, name) for row, name in rows.items()})
+    out.print()
+    ends = [("input", worked[0].string), ("output", worked[-1].result)]
+    for name, string in ends[::-1] if invert else ends:
+        out.print(f"[bold]{name:<{LABEL}}[/bold]{' '.join(string)}")
+    if not invert:
+        places = ", ".join(str(place + 1) for place in dependencies(book.depth, 0, len(worked[0].string)))
+        out.print(f"[dim]The first output character depends on input characters {places} alone.[/dim]")
 
 
 def _print_steps(steps: dict[str, list[str]]) -> None:
     """The rows of a level in columns, one for each pair, as many side by side as the terminal holds."""
     pairs = len(steps["rules"])
+    cells = {name: row if name == "rules" else [*map(" ".join, _bigrams(row))] for name, row in steps.items()}
     unshifted = "string" if "result" in steps else "shifted"
     across = max(1, (out.width - LABEL) // CELL)
     for begin in range(0, pairs, across):
@@ -166,8 +156,7 @@ def _print_steps(steps: dict[str, list[str]]) -> None:
         grid = Table.grid()
         for width in (LABEL, *(CELL for _ in some)):
             grid.add_column(width=width, no_wrap=True)
-        for name, symbols in steps.items():
-            cells = symbols if name == "rules" else [" ".join(symbols[2 * p : 2 * p + 2]) for p in range(pairs)]
+        for name, row in cells.items():
             styles = ["" if name == unshifted else COLOURS[p % len(COLOURS)] for p in some]
-            grid.add_row(f"  {name}", *(Text(cells[p], style) for p, style in zip(some, styles, strict=True)))
+            grid.add_row(f"  {name}", *(Text(row[p], style) for p, style in zip(some, styles, strict=True)))
         out.print(grid)

@@ -18,23 +18,20 @@ writes the same bytes fast, and a test holds them equal.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
-
-import numpy as np
 
 from openbook.base.errors import InputError
 from openbook.base.randomness import words
-from openbook.book.text import Kind, render
-from openbook.task.alphabet import alphabets
+from openbook.book.example import Example
+from openbook.book.record import record_from_example
+from openbook.book.text import Kind
 from openbook.task.formats import ReleasedFormat
 from openbook.task.inputs import check_lengths, random_inputs
 from openbook.task.phrasebook import Codebook
 from openbook.task.text import Chain, Format
 from openbook.task.translate import output, translate
-
-Book = dict[str, list[dict[str, Any]]]
 
 
 @dataclass(frozen=True)
@@ -66,9 +63,9 @@ class DatasetSpec:
         if self.codebook and (self.codebook.depth, self.codebook.chars) != (self.depth, self.chars):
             raise InputError(
                 f"the codebook is for MLT({self.codebook.depth}, {self.codebook.chars}), "
-                f"but the text for MLT({self.depth}, {self.chars})"
+                f"but the text for MLT({self.depth}, {self.chars}): use a codebook of that size"
             )
-        alphabets(self.depth, self.chars)  # refuses sizes there are no symbols for
+        self.text.check()
 
     @property
     def depth(self) -> int:
@@ -92,7 +89,7 @@ class DatasetSpec:
         return {
             "record_version": 1,
             "format": self.text.layout.name,
-            **asdict(self.text),  # type: ignore[call-overload]  # every format is a dataclass
+            **asdict(self.text),
             "samples": self.samples,
             "start": self.start,
             "seed": self.seed,
@@ -126,21 +123,14 @@ def piece_words(spec: DatasetSpec, start: int, count: int) -> Any:
     return drawn.reshape(count, spec.depth, size)
 
 
-def compose(spec: DatasetSpec, task: int, strings: Sequence[Sequence[str]], book: Any) -> dict[str, Any]:
-    """A record from a task's number, the strings s_1 .. s_{d+1} as symbols, and a book."""
-    parts = spec.text.completion(strings, spec.chain)
-    completion = render(parts)
-    record = {
-        "prompt": spec.text.prompt(task, strings[0]),
-        "completion": completion.text,
-        "privileged_context": book,
-        "preamble": spec.text.preamble(task),
-        "layout": spec.text.layout.name,
-        "answer": completion.of(Kind.ANSWER),
-    }
-    if spec.chain == "explicit":
-        record["thoughts"] = [part.text for part in parts if part.kind == Kind.THOUGHT]
-    return record
+def as_record(spec: DatasetSpec, example: Example) -> dict[str, Any]:
+    """An example as a record; tokens of a silent thought are words like others, as nothing is left to silence."""
+    if spec.chain == "silent":
+        parts = (replace(part, kind=Kind.WORDS) if part.kind == Kind.THOUGHT else part for part in example.completion)
+        return record_from_example(replace(example, completion=tuple(parts)))
+    written = record_from_example(example)
+    written.setdefault("thoughts", [])
+    return written
 
 
 def record(spec: DatasetSpec, index: int) -> dict[str, Any]:
@@ -148,19 +138,10 @@ def record(spec: DatasetSpec, index: int) -> dict[str, Any]:
     codebook = spec.codebook or Codebook.sample(spec.depth, spec.chars, spec.seed, spec.codebook_number(index))
     inputs, lengths = random_inputs(spec.chars, 1, spec.lengths, spec.seed, index)
     levels = translate(codebook, inputs[0, : lengths[0]].tolist())
-    numbers = [*(level.string for level in levels), output(levels)]
-    strings = [[letters[c] for c in string] for letters, string in zip(codebook.alphabets(), numbers, strict=True)]
-    keys = piece_words(spec, index, 1)[0].tolist()
-    book: Book = {}
-    for i, (name, rules) in enumerate(zip(spec.text.section_names(), codebook.rules(), strict=True)):
-        used = np.zeros(spec.chars**2, dtype=bool)
-        used[[a * spec.chars + b for a, b in levels[i].bigrams]] = True
-        shown = shown_rules(used.tolist(), keys[i], spec.unused)
-        book[name] = [{"text": spec.text.rule(rules[x]), "needed": bool(used[x])} for x in shown]
-    return compose(spec, spec.task_number(index), strings, book)
-
-
-def difference(mine: Mapping[str, Any], other: Mapping[str, Any]) -> str:
-    """What differs between two descriptions, in words; empty if nothing does."""
-    keys = [key for key in {**mine, **other} if mine.get(key) != other.get(key)]
-    return ", ".join(f"{key} is {mine.get(key)!r} now and was {other.get(key)!r}" for key in keys)
+    strings = codebook.in_symbols([*(level.string for level in levels), output(levels)])
+    book = []
+    for level, rules, keys in zip(levels, codebook.rules(), piece_words(spec, index, 1)[0].tolist(), strict=True):
+        used = {a * spec.chars + b for a, b in level.bigrams}
+        shown = shown_rules([x in used for x in range(len(rules))], keys, spec.unused)
+        book.append([(rules[x], x in used) for x in shown])
+    return as_record(spec, spec.text.example(spec.task_number(index), strings, spec.chain, book))

@@ -21,63 +21,35 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from openbook.book.shelf import NONE, Bank
+from openbook.book.shelf import Fragments as Entries
 from openbook.task.alphabet import alphabets
-from openbook.task.dataset import DatasetSpec, compose, piece_words
+from openbook.task.dataset import DatasetSpec, as_record, piece_words
 from openbook.task.inputs import random_inputs
-from openbook.task.phrasebook import Codebook, sample_tables
+from openbook.task.phrasebook import Table, sample_tables
 from openbook.task.translate import Translation, translate_batch
 
 CHUNK = 512  # samples at once, fewer where phrasebooks are large: the arrays of a chunk should stay in the cache
 CHUNK_RULES = 1 << 18
 
-Entries = NDArray[np.int32]
-NOTHING = -1  # an entry that is left out
-COMMAS = ("", ", ")  # before the first piece of a section, and before the others
-_ANY_TASK = 8_414_709_848_078_965_066  # stands for the number of a task; nothing else in a record looks like it
-_MARK = re.compile("\ue000(.*?)\ue001")
-
-
-def _mark(name: str) -> str:
-    """A stand-in that no format writes itself (private-use characters)."""
-    return f"\ue000{name}\ue001"
+ANY_TASK = 8_414_709_848_078_965_066  # stands for the number of a task; nothing else in a record looks like it
+BOOK = "\ue000book\ue001"  # stand-ins for what varies, which no format writes itself (private-use characters)
+SYMBOL = re.compile("( ?)\ue000(\\d+),(\\d+)\ue001")  # of a string, at a place
+MARK = re.compile(f'( ?\ue000\\d+,\\d+\ue001|"{BOOK}"|{ANY_TASK})')
 
 
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-class _Table:
-    """Texts as bytes, each with a number."""
-
-    def __init__(self) -> None:
-        self._numbers: dict[bytes, int] = {}
-        self._array: NDArray[np.object_] = np.empty(0, dtype=object)
-
-    def number(self, text: str) -> int:
-        return self._numbers.setdefault(text.encode(), len(self._numbers))
-
-    def numbers(self, texts: list[str]) -> Entries:
-        return np.array([self.number(text) for text in texts], dtype=np.int32)
-
-    def __len__(self) -> int:
-        return len(self._numbers)
-
-    def array(self) -> NDArray[np.object_]:
-        if len(self._array) != len(self._numbers):
-            self._array = np.array(list(self._numbers), dtype=object)
-        return self._array
-
-
 @dataclass(frozen=True)
 class _Template:
-    """One side (before or after the book) of the records of one length: fixed entries, and which columns vary."""
+    """The record of a string length: its fixed entries, and the columns of those that vary."""
 
     entries: Entries  # [columns]
-    columns: NDArray[np.intp]  # which columns hold symbols ...
-    levels: NDArray[np.intp]  # ... of which string ...
-    places: NDArray[np.intp]  # ... at which place ...
-    bases: Entries  # ... and where the entries of that alphabet begin
-    task: NDArray[np.intp]  # columns that hold the number of the task
+    book: int  # how many columns stand before the book
+    symbols: NDArray[np.intp]  # [symbols, 4]: column, whether a blank is in front, which string, which place in it
+    tasks: list[int]  # columns that hold the number of the task
 
 
 class RecordEncoder:
@@ -85,118 +57,97 @@ class RecordEncoder:
 
     def __init__(self, spec: DatasetSpec) -> None:
         self.spec = spec
-        self._table = _Table()
-        self._templates: dict[int, tuple[_Template, _Template]] = {}
-        letters = alphabets(spec.depth, spec.chars)
-        # Symbols mostly follow a blank: a second run of entries has it built in, which halves the entries to join.
-        self._bare = [int(self._table.numbers(list(alphabet))[0]) for alphabet in letters]
-        self._spaced = [int(self._table.numbers([f" {x}" for x in alphabet])[0]) for alphabet in letters]
-        opening = [f"{_json(name)}: [" for name in spec.text.section_names()]
-        self._headings = self._table.numbers([("], " if i else "{") + text for i, text in enumerate(opening)])
-        self._closing = self._table.number("]}")
-        if spec.codebook:
-            self._pieces = self._whole_pieces(spec.codebook)
-        else:
-            self._left, self._right = self._half_pieces(letters)
         self.chunk = max(1, min(CHUNK, CHUNK_RULES // (spec.depth * spec.chars**2)))
+        self.texts = Bank()  # of all entries
+        self._bytes: NDArray[np.object_] = np.empty(0, dtype=object)
+        self._templates: dict[int, _Template] = {}
+        letters = np.array([list(alphabet) for alphabet in alphabets(spec.depth, spec.chars)], dtype=object)
+        # Symbols mostly follow a blank: a second run of entries has it built in, which halves the entries to join.
+        self._symbols = self._numbers(np.stack([letters, " " + letters]))
+        names = [f"{_json(name)}: [" for name in spec.text.section_names()]
+        self._headings = self._numbers(["{" + names[0], *("], " + name for name in names[1:])])
+        self._closing = self.texts.number("]}")
+        left, right = self._halves(letters)
+        if spec.codebook:  # the rules that occur are few enough to have an entry each
+            images = right[np.arange(spec.depth)[:, None, None], [[0], [1]], spec.codebook.tables[:, None]]
+            self._pieces = self._numbers(left[:, :, None] + images[:, None])
+        else:
+            self._left, self._right = self._numbers(left), self._numbers(right)
 
-    def _whole_pieces(self, codebook: Codebook) -> Entries:
-        """The pieces of one codebook: [level, whether a comma comes before, whether needed, rule]."""
-        texts = [[self.spec.text.rule(rule) for rule in rules] for rules in codebook.rules()]
-        pieces = [[[_json({"text": t, "needed": n}) for t in level] for n in (False, True)] for level in texts]
-        return np.array(
-            [[[self._table.numbers([comma + p for p in ps]) for ps in level] for comma in COMMAS] for level in pieces]
-        )
+    def _numbers(self, texts: Any) -> Entries:
+        """The entries of an array of texts."""
+        array = np.array(texts, dtype=object)
+        return self.texts.numbers(array.reshape(-1).tolist()).reshape(array.shape)
 
-    def _half_pieces(self, letters: tuple[str, ...]) -> tuple[Entries, Entries]:
+    def _halves(self, letters: NDArray[np.object_]) -> tuple[NDArray[np.object_], NDArray[np.object_]]:
         """Pieces of any codebook, cut in the middle: n² left sides and n² right sides instead of n⁴ rules.
 
         Left sides [level, whether a comma comes before, bigram], right sides [level, whether needed, bigram].
         """
-        rule = self.spec.text.rule(f"{_mark('left')} -> {_mark('right')}")
-        (begin, arrow, spare_end), (_, _, needed_end) = (
-            _MARK.split(_json({"text": rule, "needed": needed}))[::2] for needed in (False, True)
-        )
-        pairs = [[f"{a} {b}" for a in alphabet for b in alphabet] for alphabet in letters]
-        number = self._table.numbers
-        left = [[number([comma + begin + p + arrow for p in level]) for comma in COMMAS] for level in pairs[:-1]]
-        right = [[number([p + end for p in level]) for end in (spare_end, needed_end)] for level in pairs[1:]]
-        return np.array(left), np.array(right)
+        rule = self.spec.text.rule("\ue000 \ue000 -> \ue000 \ue000")
+        spare, needed = (_json({"text": rule, "needed": needed}).split("\ue000") for needed in (False, True))
 
-    def _template(self, length: int) -> tuple[_Template, _Template]:
-        known = self._templates.get(length)
-        if known is None:
+        def bigrams(between: str) -> NDArray[np.object_]:
+            return (letters[:, :, None] + between + letters[:, None]).reshape(len(letters), 1, -1)
+
+        begins = np.array([[spare[0]], [", " + spare[0]]], dtype=object)
+        ends = np.array([[spare[4]], [needed[4]]], dtype=object)
+        return begins + bigrams(spare[1])[:-1] + spare[2], bigrams(spare[3])[1:] + ends
+
+    def _template(self, length: int) -> _Template:
+        if length not in self._templates:
             spec = self.spec
-            strings = [[_mark(f"{i},{j}") for j in range(length)] for i in range(spec.depth + 1)]
-            task = spec.task_number(0) if spec.codebook else _ANY_TASK
-            line = _json(compose(spec, task, strings, _mark("book"))).replace(str(_ANY_TASK), _mark("task")) + "\n"
-            before, after = line.split(f'"{_mark("book")}"')
-            known = self._templates[length] = self._compile(before), self._compile(after)
-        return known
-
-    def _compile(self, text: str) -> _Template:
-        entries: list[int] = []
-        symbols: list[tuple[int, int, int, int]] = []
-        task: list[int] = []
-        constant, *rest = _MARK.split(text)
-        for mark, following in zip(rest[0::2], rest[1::2], strict=True):
-            spaced = mark != "task" and constant.endswith(" ")
-            constant = constant[:-1] if spaced else constant
-            if constant:
-                entries.append(self._table.number(constant))
-            if mark == "task":
-                task.append(len(entries))
-            else:
-                level, place = map(int, mark.split(","))
-                symbols.append((len(entries), level, place, (self._spaced if spaced else self._bare)[level]))
-            entries.append(0)
-            constant = following
-        if constant:
-            entries.append(self._table.number(constant))
-        columns, levels, places, bases = np.array(symbols, dtype=np.intp).reshape(-1, 4).T
-        return _Template(
-            np.array(entries, np.int32), columns, levels, places, bases.astype(np.int32), np.array(task, np.intp)
-        )
+            strings = [[f"\ue000{i},{j}\ue001" for j in range(length)] for i in range(spec.depth + 1)]
+            example = spec.text.example(spec.task_number(0) if spec.codebook else ANY_TASK, strings, spec.chain)
+            line = _json({**as_record(spec, example), "privileged_context": BOOK}) + "\n"
+            parts = [part for part in MARK.split(line) if part]
+            symbols = [(column, SYMBOL.fullmatch(part)) for column, part in enumerate(parts)]
+            self._templates[length] = _Template(
+                self._numbers(["" if MARK.fullmatch(part) else part for part in parts]),
+                parts.index(f'"{BOOK}"'),
+                np.array([(column, len(mark[1]), int(mark[2]), int(mark[3])) for column, mark in symbols if mark]),
+                [column for column, part in enumerate(parts) if part == str(ANY_TASK)],
+            )
+        return self._templates[length]
 
     def lines(self, start: int, count: int) -> bytes:
         """The records of samples `start .. start+count-1`, one to a line."""
         spec = self.spec
         inputs, lengths = random_inputs(spec.chars, count, spec.lengths, spec.seed, start)
         if spec.codebook:
-            tables = None
-            translation = translate_batch(spec.codebook, inputs, lengths)
+            tables = spec.codebook.tables
         else:
-            number = spec.codebook_number(start)
-            tables = sample_tables(spec.depth, spec.chars, spec.seed, number, count)
-            translation = translate_batch(tables, inputs, lengths, spec.chars)
-        before, after = self._sides(translation)
-        row = np.concatenate([before, self._books(translation, tables, start), after], axis=1)
-        texts = self._table.array()
-        if not spec.codebook:  # the numbers of the tasks follow the table
-            numbers = np.array([str(spec.task_number(start + b)).encode() for b in range(count)], dtype=object)
-            texts = np.concatenate([texts, numbers])
-        return b"".join(texts[row[row != NOTHING]].tolist())
+            tables = sample_tables(spec.depth, spec.chars, spec.seed, spec.codebook_number(start), count)
+        translation = translate_batch(spec.codebook or tables, inputs, lengths, spec.chars)
+        rows = self._rows(translation, self._books(translation, tables, start))
+        if len(self._bytes) != len(self.texts):
+            self._bytes = np.array([text.encode() for text in self.texts.texts], dtype=object)
+        entries = self._bytes
+        if not spec.codebook:  # the numbers of the tasks follow the texts
+            numbers = [str(spec.task_number(start + b)).encode() for b in range(count)]
+            entries = np.concatenate([entries, np.array(numbers, dtype=object)])
+        return b"".join(entries[rows[rows != NONE]].tolist())
 
-    def _sides(self, translation: Translation) -> tuple[Entries, Entries]:
-        """What stands before and after the book: [count, columns] each."""
-        groups = [(np.flatnonzero(translation.lengths == size), size) for size in np.unique(translation.lengths)]
-        templates = [self._template(int(size)) for _, size in groups]  # all of them first: they add to the table
-        first_task = len(self._table)
-        sides = []
-        for side in (0, 1):
-            width = max(len(pair[side].entries) for pair in templates)
-            result = np.full((len(translation.lengths), width), NOTHING, dtype=np.int32)
-            for (rows, _), pair in zip(groups, templates, strict=True):
-                template = pair[side]
-                block = np.repeat(template.entries[None], len(rows), axis=0)
-                symbols = translation.strings[rows[:, None], template.levels, template.places]
-                block[:, template.columns] = symbols + template.bases
-                block[:, template.task] = (first_task + rows)[:, None]
-                result[rows, : block.shape[1]] = block
-            sides.append(result)
-        return sides[0], sides[1]
+    def _rows(self, translation: Translation, books: Entries) -> Entries:
+        """The entries of each record: what stands before its book, the book, and what stands after it."""
+        lengths = translation.lengths
+        templates = {length: self._template(length) for length in np.unique(lengths).tolist()}  # these add to the texts
+        book = max(template.book for template in templates.values())
+        after = book + books.shape[1]
+        width = after + max(len(template.entries) - template.book - 1 for template in templates.values())
+        result = np.full((len(lengths), width), NONE, dtype=np.int32)
+        result[:, book:after] = books
+        for length, template in templates.items():
+            rows = np.flatnonzero(lengths == length)
+            block = np.repeat(template.entries[None], len(rows), axis=0)
+            column, blank, level, place = template.symbols.T
+            block[:, column] = self._symbols[blank, level, translation.strings[rows[:, None], level, place]]
+            block[:, template.tasks] = (len(self.texts) + rows)[:, None]
+            result[rows, : template.book] = block[:, : template.book]
+            result[rows, after : after + block.shape[1] - template.book - 1] = block[:, template.book + 1 :]
+        return result
 
-    def _books(self, translation: Translation, tables: Any, start: int) -> Entries:
+    def _books(self, translation: Translation, tables: Table, start: int) -> Entries:
         """The books: for each level its heading, then the pieces shown, in order."""
         spec = self.spec
         rules, needed, shown = shown_rules_batch(
@@ -205,15 +156,15 @@ class RecordEncoder:
         count, depth, places = rules.shape
         level = np.arange(depth)[:, None]
         comma = (np.arange(places) > 0).astype(np.intp)
-        if tables is None:
+        if spec.codebook:
             pieces = self._pieces[level, comma, needed, rules][..., None]
         else:
             images = np.take_along_axis(tables, rules, axis=-1)
             pieces = np.stack([self._left[level, comma, rules], self._right[level, needed, images]], axis=-1)
-        pieces[~shown] = NOTHING
+        pieces[~shown] = NONE
         headings = np.broadcast_to(self._headings[:, None], (count, depth, 1))
         book = np.concatenate([headings, pieces.reshape(count, depth, -1)], axis=2).reshape(count, -1)
-        return np.concatenate([book, np.full((count, 1), self._closing, np.int32)], axis=1)
+        return np.pad(book, ((0, 0), (0, 1)), constant_values=self._closing)
 
     def chunks(self, done: int = 0) -> Iterator[tuple[int, bytes]]:
         """(number of records, their lines) for the whole dataset after its first `done` records."""
@@ -236,12 +187,8 @@ def shown_rules_batch(
     extra = (unused * spare + 1e-9).astype(np.int64)
     draw = (keys >> np.uint64(32) << np.uint64(16)) | number
     draw[used] = last
-    if 0 < unused < 1:
-        ordered = np.sort(draw, axis=-1)
-        limit = np.take_along_axis(ordered, np.maximum(extra - 1, 0)[..., None], axis=-1)
-        shown = used | ((draw <= limit) & (extra > 0)[..., None])
-    else:
-        shown = used | (unused == 1)
+    limit = np.take_along_axis(np.sort(draw, axis=-1), np.maximum(extra - 1, 0)[..., None], axis=-1)
+    shown = used | ((draw <= limit) & (extra > 0)[..., None])
     place = (keys << np.uint64(32) >> np.uint64(15)) | (number << np.uint64(1)) | used
     place[~shown] = last
     place.sort(axis=-1)

@@ -17,7 +17,6 @@ from openbook.base.errors import InputError
 from openbook.base.registry import Registry
 from openbook.book.source import Vocabulary
 from openbook.book.text import LAYOUTS, THINK, Kind
-from openbook.task.alphabet import alphabets
 from openbook.task.text import PAD, READ, Format, Slot
 
 MOST_RULES = 2_000_000  # for which a vocabulary has a word each
@@ -30,8 +29,6 @@ FORMATS: Registry[type[Format]] = Registry("text format")
 class ReleasedFormat(Format):
     """The released code's text: full sentences, rules ` A B -> K L;`, `thoughts` thinking tokens for each level."""
 
-    depth: int
-    chars: int
     thoughts: int = 40
     think: str = THINK
     layout = LAYOUTS["released"]
@@ -76,8 +73,6 @@ class CompactFormat(Format):
     for, so that thoughts and strings line up.
     """
 
-    depth: int
-    chars: int
     tokens_per_rule: Literal[4, 6] = 4
     think: str = THINK
     layout = LAYOUTS["compact"]
@@ -89,13 +84,11 @@ class CompactFormat(Format):
         return [Slot(Kind.PROMPT, f" {READ}"), Slot(Kind.PROMPT, level=0), Slot(Kind.PROMPT, " <WRITE>")]
 
     def completion_template(self) -> list[Slot]:
-        thoughts = [Slot(Kind.THOUGHT, level=level) for level in range(1, self.depth)]
-        return [*thoughts, Slot(Kind.ANSWER, level=self.depth)]
+        return [*self.thought_slots(), Slot(Kind.ANSWER, level=self.depth)]
 
     def vocabulary(self) -> Vocabulary:
         """Every word this format can write."""
-        symbols = [symbol for alphabet in alphabets(self.depth, self.chars) for symbol in alphabet]
-        return Vocabulary(["<BOOK>", READ, "<WRITE>", "->", ";", *symbols, PAD])
+        return Vocabulary(["<BOOK>", READ, "<WRITE>", "->", ";", *itertools.chain(*self.words()), PAD])
 
 
 @FORMATS.register("composite")
@@ -107,8 +100,6 @@ class CompositeFormat(Format):
     after the slot that must know it, as next-token prediction wants it. There is no explicit chain of thought.
     """
 
-    depth: int
-    chars: int
     think: str = THINK
     layout = LAYOUTS["compact"]
     unit = 2
@@ -122,18 +113,19 @@ class CompositeFormat(Format):
         return f"{left.replace(' ', '')}>{right.replace(' ', '')}"
 
     def prompt_template(self, task: int) -> list[Slot]:
-        return [Slot(Kind.PROMPT, level=0, unit=self.unit)]
+        return [Slot(Kind.PROMPT, level=0)]
 
     def completion_template(self) -> list[Slot]:
-        thoughts = [Slot(Kind.THOUGHT, level=level, unit=self.unit) for level in range(1, self.depth)]
-        return [*thoughts, Slot(Kind.THOUGHT, self.think), Slot(Kind.ANSWER, level=self.depth, unit=self.unit)]
+        return [*self.thought_slots(), Slot(Kind.THOUGHT, self.think), Slot(Kind.ANSWER, level=self.depth)]
 
     def vocabulary(self) -> Vocabulary:
-        """Every word in the order of its number: output bigrams, other bigrams, special words, rules."""
+        """Every word in the order of its number: of outputs, of other strings, special words, rules of one word."""
         self.check()
-        bigrams = self._words()
-        rules = [f"{x}>{y}" for i in range(self.depth) for x in bigrams[i] for y in bigrams[i + 1]]
-        return Vocabulary([*self._unruled(), *rules], complete=True)
+        *others, output = levels = self.words()
+        special = ["<PAD>", "<UNK>", "<BOOK>", self.think]
+        rules = (f"{x}>{y}" for source, target in itertools.pairwise(levels) for x in source for y in target)
+        last = [READ] if self.writable else rules
+        return Vocabulary([*output, *itertools.chain(*others), *special, *last], complete=True)
 
     def check(self) -> None:
         """Refuse a task with too many possible rules to have a word for each."""
@@ -143,16 +135,6 @@ class CompositeFormat(Format):
                 f"MLT({self.depth}, {self.chars}) has {rules:,} possible rules, too many for a word each (at most "
                 f"{MOST_RULES:,}): use fewer characters, or set task.text to pairs or letters"
             )
-
-    def _words(self) -> list[list[str]]:
-        """The words of strings, alphabet by alphabet."""
-        letters_of = alphabets(self.depth, self.chars)
-        return [["".join(word) for word in itertools.product(letters, repeat=self.unit)] for letters in letters_of]
-
-    def _unruled(self) -> list[str]:
-        """All words but rules: those of the output, of the other alphabets, and the special ones."""
-        *others, output = self._words()
-        return [*output, *itertools.chain(*others), "<PAD>", "<UNK>", "<BOOK>", self.think]
 
 
 @FORMATS.register("pairs")
@@ -168,10 +150,6 @@ class PairsFormat(CompositeFormat):
     def prompt_template(self, task: int) -> list[Slot]:
         return [Slot(Kind.PROMPT, f" {READ}"), *super().prompt_template(task)]
 
-    def vocabulary(self) -> Vocabulary:
-        """Every word in the order of its number: as above, without rules."""
-        return Vocabulary([*self._unruled(), READ], complete=True)
-
 
 @FORMATS.register("letters")
 @dataclass(frozen=True)
@@ -186,4 +164,4 @@ class LettersFormat(PairsFormat):
 
 def format_named(name: str, depth: int, chars: int) -> Format:
     """The text format of that name for MLT(depth, chars)."""
-    return FORMATS[name](depth, chars)  # type: ignore[call-arg]  # a format is made from these two
+    return FORMATS[name](depth, chars)

@@ -26,9 +26,8 @@ def _draw(
     check_lengths(shortest, longest)
     pairs = longest // 2
     drawn = words(seed, f"{stream} {shortest} {longest}", start, count, 1 + -(-pairs // 2))
-    halves = below(bound, drawn[:, 1:])[:, :pairs]
     sizes = shortest + 2 * below((longest - shortest) // 2 + 1, drawn[:, :1])[:, 0]
-    return halves, sizes
+    return below(bound, drawn[:, 1:])[:, :pairs], sizes
 
 
 def _characters(bigrams: NDArray[np.int64], chars: int) -> Chars:
@@ -99,21 +98,15 @@ def coverable_inputs(codebook: Codebook, count: int = 1, length: int | None = No
         raise InputError(
             f"{size} characters cannot use all {codebook.chars**2} rules of a level: use at least {shortest}"
         )
-    found: list[Chars] = []
-    missed: list[NDArray[np.int64]] = []
-    for index in range(max(1000, 20 * count)):
+    covering: list[Chars] = []
+    tried = max(1000, 20 * count)
+    for index in range(tried):
         string = random_inputs(codebook.chars, 1, (size, size), seed, index, "coverable")[0]
-        missing = missing_rules(codebook, string[0])
-        if missing.size:
-            missed.append(missing)
-            continue
-        found.append(string)
-        if len(found) == count:
-            return np.concatenate(found)
-    level, rule = missed[-1][0].tolist()
-    enough = coverage_length(codebook.depth, codebook.chars)
+        if missing_rules(codebook, string[0]).size == 0:
+            covering.append(string)
+        if len(covering) == count:
+            return np.concatenate(covering)
     raise InputError(
-        f"{len(found)} of {len(found) + len(missed)} uniform strings of {size} characters cover the codebook, not "
-        f"{count} (the last one misses {len(missed[-1])} rules, {divmod(rule, codebook.chars)} of level {level + 1} "
-        f"first): use {enough} characters, which covers 19 times out of 20"
+        f"{len(covering)} of {tried} uniform strings of {size} characters cover the codebook, not {count}: "
+        f"use {coverage_length(codebook.depth, codebook.chars)} characters, which covers 19 times out of 20"
     )

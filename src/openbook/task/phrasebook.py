@@ -10,8 +10,10 @@ from __future__ import annotations
 import functools
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,8 @@ from openbook.task.alphabet import alphabets, check_size
 Table = NDArray[np.uint16]
 _RULE = re.compile(r"^\s*(\S+)\s+(\S+)\s*->\s*(\S+)\s+([^\s;]+)\s*;?\s*$")
 
+MAKE_ONE = "`openbook translate --json` prints a codebook"
+
 
 def _frozen(table: Any, chars: int) -> Table:
     """A copy that nobody can change. Entries are checked before they are narrowed: 65536 must not turn into 0."""
@@ -37,6 +41,21 @@ def _frozen(table: Any, chars: int) -> Table:
     array = np.array(wide, dtype=np.uint16)
     array.flags.writeable = False
     return array
+
+
+@contextmanager
+def _complaints_name(place: str) -> Iterator[None]:
+    """Error messages from inside begin with the place."""
+    try:
+        yield
+    except InputError as error:
+        raise InputError(f"{place}: {error}") from None
+
+
+def rule_text(source: Sequence[str], target: Sequence[str], left: int, right: int) -> str:
+    """The rule that maps bigram `left` to bigram `right`, as `a b -> C D`."""
+    n = len(source)
+    return f"{source[left // n]} {source[left % n]} -> {target[right // n]} {target[right % n]}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,11 +75,6 @@ class Phrasebook:
             twice = int(seen.argmax())
             left = np.flatnonzero(self.table == twice)
             raise InputError(f"not a bijection: bigrams {left.tolist()} all map to bigram {twice}")
-
-    @classmethod
-    def sample(cls, chars: int, seed: int = 0, index: int = 0) -> Phrasebook:
-        """A uniformly random phrasebook; (seed, index) determine it."""
-        return Codebook.sample(1, chars, seed, index)[0]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Phrasebook) and np.array_equal(self.table, other.table)
@@ -86,64 +100,35 @@ class Phrasebook:
             raise InputError(f"cannot compose phrasebooks over {self.chars} and {later.chars} characters")
         return Phrasebook(self.chars, later.table[self.table])
 
-    def matrix(self) -> NDArray[np.float32]:
-        """Matrix(π): column-stochastic, column = left side, row = right side."""
-        size = self.chars**2
-        matrix = np.zeros((size, size), dtype=np.float32)
-        matrix[self.table, np.arange(size)] = 1
-        return matrix
-
-    @classmethod
-    def from_matrix(cls, matrix: NDArray[Any]) -> Phrasebook:
-        """The phrasebook of a matrix with exactly one 1 in each row and column."""
-        matrix = np.asarray(matrix)
-        size = matrix.shape[0]
-        chars = round(size**0.5)
-        if matrix.shape != (chars**2, chars**2):
-            raise InputError(f"a phrasebook matrix is n² by n², not {' by '.join(map(str, matrix.shape))}")
-        columns = np.flatnonzero(~((matrix == 1).sum(0) == 1) | ~((matrix == 0).sum(0) == size - 1))
-        if columns.size:
-            raise InputError(f"column {columns[0]} of the matrix is not one-hot")
-        return cls(chars, matrix.argmax(0).astype(np.uint16))
-
     def rules(self, source: Sequence[str], target: Sequence[str]) -> list[str]:
         """The rules as text, `a b -> C D`, in the order of their left sides."""
-        n = self.chars
-        image = self.table.tolist()
-        return [
-            f"{source[x // n]} {source[x % n]} -> {target[image[x] // n]} {target[image[x] % n]}" for x in range(n * n)
-        ]
+        return [rule_text(source, target, left, right) for left, right in enumerate(self._images)]
 
     @classmethod
     def from_rules(cls, rules: Sequence[str], source: Sequence[str], target: Sequence[str]) -> Phrasebook:
         """Read rules in any order; names the rule that keeps them from being a bijection."""
         n = len(source)
-        left_index = {symbol: i for i, symbol in enumerate(source)}
-        right_index = {symbol: i for i, symbol in enumerate(target)}
-        by_left: dict[int, str] = {}
-        by_right: dict[int, str] = {}
+        by_side: dict[str, dict[int, str]] = {"left": {}, "right": {}}  # which rule has a bigram on that side
         table = np.zeros(n * n, dtype=np.uint16)
         for rule in rules:
             match = _RULE.match(rule) if isinstance(rule, str) else None
             if not match:
                 raise InputError(f"{rule!r} is not a rule: write it as 'a b -> C D'")
-            for symbol, known in zip(match.groups(), (left_index, left_index, right_index, right_index), strict=True):
-                if symbol not in known:
-                    raise InputError(f"rule '{rule}': '{symbol}' is not in the alphabet {''.join(known)}")
-            a, b, c, d = match.groups()
-            left, right = left_index[a] * n + left_index[b], right_index[c] * n + right_index[d]
-            if left in by_left:
-                raise InputError(f"not a bijection: '{rule}' has the same left side as '{by_left[left]}'")
-            if right in by_right:
-                raise InputError(f"not a bijection: '{rule}' has the same right side as '{by_right[right]}'")
-            by_left[left], by_right[right] = rule, rule
-            table[left] = right
-        missing = next((x for x in range(n * n) if x not in by_left), None)
-        if missing is not None:
-            raise InputError(
-                f"not a bijection: no rule for '{source[missing // n]} {source[missing % n]}' "
-                f"({n * n - len(by_left)} of {n * n} rules are missing)"
-            )
+            bigrams = []
+            for side, alphabet, pair in (("left", source, match.group(1, 2)), ("right", target, match.group(3, 4))):
+                for symbol in pair:
+                    if symbol not in list(alphabet):
+                        raise InputError(f"rule '{rule}': '{symbol}' is not in the alphabet {''.join(alphabet)}")
+                bigram = alphabet.index(pair[0]) * n + alphabet.index(pair[1])
+                if (other := by_side[side].get(bigram)) is not None:
+                    raise InputError(f"not a bijection: '{rule}' has the same {side} side as '{other}': change one")
+                by_side[side][bigram] = rule
+                bigrams.append(bigram)
+            table[bigrams[0]] = bigrams[1]
+        missing = sorted(set(range(n * n)) - set(by_side["left"]))
+        if missing:
+            left, count = f"{source[missing[0] // n]} {source[missing[0] % n]}", f"{len(missing)} of {n * n}"
+            raise InputError(f"not a bijection: no rule for '{left}' ({count} rules are missing): write one for each")
         return cls(n, table)
 
 
@@ -159,24 +144,22 @@ class Codebook:
         if self.tables.ndim != 2:
             raise InputError(f"the tables of a codebook are [depth, chars²], not {self.tables.shape}")
         check_size(self.depth, self.chars)
-        _ = self._phrasebooks
+        _ = self.phrasebooks
 
     @property
     def depth(self) -> int:
         return self.tables.shape[0]
 
     @functools.cached_property
-    def _phrasebooks(self) -> tuple[Phrasebook, ...]:
+    def phrasebooks(self) -> tuple[Phrasebook, ...]:
         phrasebooks = []
-        for level, table in enumerate(self.tables):
-            try:
+        for number, table in enumerate(self.tables, 1):
+            with _complaints_name(f"phrasebook {number}"):
                 phrasebooks.append(Phrasebook(self.chars, table))
-            except InputError as error:
-                raise InputError(f"phrasebook {level + 1}: {error}") from None
         return tuple(phrasebooks)
 
     def __getitem__(self, level: int) -> Phrasebook:
-        return self._phrasebooks[level]
+        return self.phrasebooks[level]
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Codebook) and np.array_equal(self.tables, other.tables)
@@ -189,28 +172,24 @@ class Codebook:
         """A uniformly random codebook; (seed, index) determine it."""
         return cls(chars, sample_tables(depth, chars, seed, index, 1)[0])
 
-    def inverse(self) -> Codebook:
-        """Each phrasebook read right to left, in reverse order of levels."""
-        return Codebook(self.chars, np.argsort(self.tables[::-1], axis=-1).astype(np.uint16))
-
     def matrices(self) -> NDArray[np.float32]:
-        """Matrix(π_i) for every level: [depth, n², n²]."""
-        return np.stack([self[level].matrix() for level in range(self.depth)])
+        """Matrix(π_i) for every level, [depth, n², n²]: column-stochastic, column = left side, row = right side."""
+        return np.stack([np.eye(self.chars**2, dtype=np.float32)[table].T for table in self.tables])
 
     def alphabets(self) -> tuple[str, ...]:
         return alphabets(self.depth, self.chars)
 
     def rules(self) -> list[list[str]]:
         """The rules of every level as text."""
-        letters = self.alphabets()
-        return [self[i].rules(letters[i], letters[i + 1]) for i in range(self.depth)]
+        return [book.rules(*pair) for book, pair in zip(self.phrasebooks, pairwise(self.alphabets()), strict=True)]
+
+    def in_symbols(self, strings: Sequence[Sequence[int]]) -> list[list[str]]:
+        """The strings s_1 .. s_{d+1} of a translation, each in the symbols of its alphabet."""
+        return [[alphabet[c] for c in string] for alphabet, string in zip(self.alphabets(), strings, strict=True)]
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "depth": self.depth,
-            "chars": self.chars,
-            "phrasebooks": [{"from": i + 1, "to": i + 2, "rules": rules} for i, rules in enumerate(self.rules())],
-        }
+        books = [{"from": i, "to": i + 1, "rules": rules} for i, rules in enumerate(self.rules(), 1)]
+        return {"depth": self.depth, "chars": self.chars, "phrasebooks": books}
 
     @classmethod
     def from_json(cls, data: Any, where: str = "codebook") -> Codebook:
@@ -218,30 +197,25 @@ class Codebook:
 
         Every complaint says which phrasebook and which rule.
         """
-        if isinstance(data, dict) and "codebook" in data:
-            data = data["codebook"]
-        if not isinstance(data, dict) or not isinstance(data.get("phrasebooks"), list) or not data["phrasebooks"]:
-            raise InputError(f"{where}: expected an object with a non-empty list 'phrasebooks'")
-        books = data["phrasebooks"]
-        counts = [len(b["rules"]) if isinstance(b, dict) and isinstance(b.get("rules"), list) else -1 for b in books]
-        if -1 in counts:
-            raise InputError(f"{where}: phrasebook {counts.index(-1) + 1} has no list 'rules'")
-        chars = data.get("chars", round(max(counts) ** 0.5))
-        if not isinstance(chars, int) or isinstance(chars, bool):
-            raise InputError(f"{where}: 'chars' is {chars!r}, not a whole number")
-        if data.get("depth", len(books)) != len(books):
-            raise InputError(f"{where}: 'depth' is {data['depth']!r}, but there are {len(books)} phrasebooks")
-        try:
-            letters = alphabets(len(books), chars)
-        except InputError as error:
-            raise InputError(f"{where}: {error}") from None
-        tables = []
-        for i, book in enumerate(books):
-            try:
-                tables.append(Phrasebook.from_rules(book["rules"], letters[i], letters[i + 1]).table)
-            except InputError as error:
-                raise InputError(f"{where}: phrasebook {i + 1}: {error}") from None
-        return cls(chars, np.stack(tables))
+        with _complaints_name(where):
+            if isinstance(data, dict) and "codebook" in data:
+                data = data["codebook"]
+            books = data.get("phrasebooks") if isinstance(data, dict) else None
+            if not isinstance(books, list) or not books:
+                raise InputError(f"expected an object with a non-empty list 'phrasebooks': {MAKE_ONE}")
+            for number, book in enumerate(books, 1):
+                if not isinstance(book, dict) or not isinstance(book.get("rules"), list):
+                    raise InputError(f"phrasebook {number} has no list 'rules': {MAKE_ONE}")
+            chars = data.get("chars", round(max(len(book["rules"]) for book in books) ** 0.5))
+            if not isinstance(chars, int) or isinstance(chars, bool):
+                raise InputError(f"'chars' is {chars!r}: write a whole number")
+            if data.get("depth", len(books)) != len(books):
+                raise InputError(f"'depth' is {data['depth']!r}, but there are {len(books)} phrasebooks")
+            letters, tables = alphabets(len(books), chars), []
+            for i, book in enumerate(books):
+                with _complaints_name(f"phrasebook {i + 1}"):
+                    tables.append(Phrasebook.from_rules(book["rules"], letters[i], letters[i + 1]).table)
+            return cls(chars, np.stack(tables))
 
     @classmethod
     def load(cls, path: Path | str) -> Codebook:
@@ -249,7 +223,7 @@ class Codebook:
         try:
             data = json.loads(Path(path).read_text(encoding="utf-8-sig"))
         except (ValueError, RecursionError) as error:  # also a number of too many digits
-            raise InputError(f"{path}: not a JSON file: {error}") from None
+            raise InputError(f"{path}: not a JSON file: {error}; {MAKE_ONE}") from None
         return cls.from_json(data, str(path))
 
 

@@ -7,7 +7,6 @@ throughout, many examples at once; `example` writes out the same thing one at a 
 from __future__ import annotations
 
 import hashlib
-import itertools
 import json
 from dataclasses import dataclass, field
 
@@ -16,16 +15,18 @@ from numpy.typing import NDArray
 
 from openbook.base.errors import InputError
 from openbook.base.randomness import permutations, words
-from openbook.book.example import Example, Piece, Section
+from openbook.book.example import Example
 from openbook.book.shelf import CODE, NONE, Bank, Fragments, Shelf
-from openbook.book.source import Source, Tokenize, Vocabulary
+from openbook.book.source import Indices, Source, Tokenize, Vocabulary
 from openbook.book.text import Kind
 from openbook.task.alphabet import alphabets
 from openbook.task.formats import format_named
 from openbook.task.inputs import check_lengths, random_inputs, subset_inputs
-from openbook.task.phrasebook import Codebook, Table, sample_tables
+from openbook.task.phrasebook import Codebook, Table, rule_text, sample_tables
 from openbook.task.text import PAD, Chain, Slot
 from openbook.task.translate import Translation, translate_batch
+
+Sides = NDArray[np.integer]  # bigrams on one side of the rules in some books: [B, depth, n²]
 
 
 @dataclass(eq=False)
@@ -56,23 +57,18 @@ class Translations(Source):
             raise InputError("strings are restricted to rules of one codebook, but every example has its own")
         self.task = {"text": self.text, "depth": self.depth, "chars": self.chars}
         self.family, self.writable = self.format.family, self.format.writable
+        self.unit = self.format.unit  # characters in a word of a string
         self.has_thoughts = self.depth > 1
         self.one_book = self.codebook is not None
         self.fingerprint = self._fingerprint()
         self._letters = alphabets(self.depth, self.chars)
-        self._tables = _FragmentTables(self)
+        self._fragments = _FragmentTables(self)
 
     def _fingerprint(self) -> str:
-        settings: list[object] = [self.depth, self.chars, self.count, self.lengths, self.seed]
-        settings += [self.text, self.chain, self.start]
+        settings = [self.depth, self.chars, self.count, self.lengths, self.seed, self.text, self.chain, self.start]
+        settings += [self.only] if self.only else []
         tables = b"fresh" if self.codebook is None else self.codebook.tables.tobytes()
-        settings += [] if self.only is None else [self.only]
         return hashlib.sha256(json.dumps(settings).encode() + tables).hexdigest()
-
-    @property
-    def unit(self) -> int:
-        """Characters in a word of a string."""
-        return self.format.unit
 
     def __len__(self) -> int:
         return self.count
@@ -80,7 +76,7 @@ class Translations(Source):
     def where(self, index: int) -> str:
         return f"example {index + self.start}"
 
-    def section_names(self, indices: NDArray[np.int64]) -> list[list[str]]:
+    def section_names(self, indices: Indices) -> list[list[str]]:
         return [[f"level {level + 1}" for level in range(self.depth)]] * len(indices)
 
     def vocabulary(self) -> Vocabulary | None:
@@ -117,57 +113,35 @@ class Translations(Source):
         drawn, _ = self.translations(np.arange(start, min(start + count, self.count)))
         return [s[:size].tobytes() for s, size in zip(drawn.strings[:, 0], drawn.lengths.tolist(), strict=True)]
 
-    def translations(self, indices: NDArray[np.int64]) -> tuple[Translation, Table]:
+    def translations(self, indices: Indices) -> tuple[Translation, Table]:
         """The strings of these examples and the tables they were translated with ([depth, n²] or one for each)."""
         strings = np.empty((len(indices), self.lengths[1]), np.uint8)
         sizes = np.empty(len(indices), np.int64)
-        tables = None if self.codebook else np.empty((len(indices), self.depth, self.chars**2), np.uint16)
+        shape = (len(indices), self.depth, self.chars**2)
+        tables = self.codebook.tables if self.codebook else np.empty(shape, np.uint16)
         for rows, first, count in _runs(indices + self.start):
             strings[rows], sizes[rows] = self._inputs(first, count)
-            if tables is not None:
+            if self.codebook is None:
                 tables[rows] = sample_tables(self.depth, self.chars, self.seed, first, count)
-        if self.codebook is not None:
-            return translate_batch(self.codebook, strings, sizes), self.codebook.tables
-        assert tables is not None
-        return translate_batch(tables, strings, sizes, self.chars), tables
+        return translate_batch(self.codebook or tables, strings, sizes, self.chars), tables
 
     def _inputs(self, first: int, count: int) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
-        if self.only is None:
+        if self.codebook is None or self.only is None:
             return random_inputs(self.chars, count, self.lengths, self.seed, first)
-        assert self.codebook is not None
         return subset_inputs(self.codebook, *self.only, count, self.lengths, self.seed, first)
 
     def example(self, index: int) -> Example:
         translation, tables = self.translations(np.array([index]))
-        size = int(translation.lengths[0])
-        strings = [
-            [self._letters[i][c] for c in translation.strings[0, i, :size].tolist()] for i in range(self.depth + 1)
-        ]
-        rules = Codebook(self.chars, tables.reshape(self.depth, -1)).rules()
-        used = translation.used()[0]
-        names = self.format.section_names()
-        sections = tuple(
-            Section(
-                names[i],
-                tuple(Piece(self.format.rule(rule), bool(used[i, x])) for x, rule in enumerate(rules[i])),
-            )
-            for i in range(self.depth)
-        )
-        number = self._task_number(index)
-        return Example(
-            prompt=self.format.prompt(number, strings[0]),
-            completion=tuple(self.format.completion(strings, self.chain)),
-            sections=sections,
-            preamble=self.format.preamble(number),
-            layout=self.format.layout,
-        )
+        codebook = Codebook(self.chars, tables.reshape(self.depth, -1))
+        strings = codebook.in_symbols(translation.strings[0, :, : translation.lengths[0]].tolist())
+        needed = translation.used()[0].tolist()
+        book = [list(zip(rules, flags, strict=True)) for rules, flags in zip(codebook.rules(), needed, strict=True)]
+        return self.format.example(self._task_number(index), strings, self.chain, book)
 
-    def shelf(self, indices: NDArray[np.int64]) -> Shelf:
-        translation, tables = self.translations(indices)
-        left = np.broadcast_to(np.arange(self.chars**2), (len(indices), self.depth, self.chars**2))
-        return self._tables.shelf(translation, left, np.broadcast_to(tables, left.shape), self._numbers(indices))
+    def shelf(self, indices: Indices) -> Shelf:
+        return self._shelf(indices, *self.translations(indices))
 
-    def wrong(self, indices: NDArray[np.int64], words_in: NDArray[np.uint64]) -> Shelf:
+    def wrong(self, indices: Indices, words_in: NDArray[np.uint64]) -> Shelf:
         """The left sides in a random circle, each with the right side of the next one: a bijection with no right rule.
 
         Drawn anew for every example and level.
@@ -177,19 +151,21 @@ class Translations(Source):
         drawn = [words(int(w), "wrong rules", 0, 1, self.depth * size) for w in words_in[:, 0]]
         left = permutations(np.stack(drawn).reshape(-1, self.depth, size))
         right = np.take_along_axis(np.broadcast_to(tables, left.shape), np.roll(left, -1, axis=-1), axis=-1)
-        return self._tables.shelf(translation, left, right, self._numbers(indices))
+        return self._shelf(indices, translation, right, left)
 
-    def with_images(self, indices: NDArray[np.int64], images: NDArray[np.integer]) -> Shelf:
+    def with_images(self, indices: Indices, images: Sides) -> Shelf:
         """The same examples with other right sides in their books, [B, depth, n²]; their strings stay as they are."""
-        translation, _ = self.translations(indices)
-        left = np.broadcast_to(np.arange(self.chars**2), images.shape)
-        return self._tables.shelf(translation, left, images, self._numbers(indices))
+        return self._shelf(indices, self.translations(indices)[0], images)
+
+    def _shelf(self, indices: Indices, translation: Translation, right: Sides, left: Sides | None = None) -> Shelf:
+        """The shelf of these translations; the left sides of the rules are in order by default."""
+        shape = (len(indices), self.depth, self.chars**2)
+        left = np.broadcast_to(np.arange(self.chars**2), shape) if left is None else left
+        numbers = [self._task_number(index) for index in indices.tolist()]
+        return self._fragments.shelf(translation, left, np.broadcast_to(right, shape), numbers)
 
     def _task_number(self, index: int) -> int:
         return 0 if self.codebook is not None else index + self.start + 1
-
-    def _numbers(self, indices: NDArray[np.int64]) -> list[int]:
-        return [self._task_number(index) for index in indices.tolist()]
 
 
 def as_translations(source: Source) -> Translations | None:
@@ -199,94 +175,70 @@ def as_translations(source: Source) -> Translations | None:
 
 def _runs(numbers: NDArray[np.int64]) -> list[tuple[slice, int, int]]:
     """Runs of consecutive numbers: (rows, first number, how many). Counter-based draws are made run by run."""
-    if len(numbers) == 0:
-        return []
     breaks = np.flatnonzero(np.diff(numbers) != 1) + 1
-    starts = np.concatenate([[0], breaks])
-    ends = np.concatenate([breaks, [len(numbers)]])
-    return [(slice(a, b), int(numbers[a]), b - a) for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
+    runs = zip([0, *breaks.tolist()], np.split(numbers, breaks), strict=True)
+    return [(slice(row, row + len(run)), int(run[0]), len(run)) for row, run in runs if len(run)]
 
 
 class _FragmentTables:
-    """Numbers of all fragments a format can write, looked up by level, character and rule."""
+    """Numbers of all fragments that a format can write, looked up by level, word and rule."""
 
     def __init__(self, source: Translations) -> None:
-        self.bank = bank = source.bank
-        self.depth, self.n, self.chain, self.format = source.depth, source.chars, source.chain, source.format
-        fmt, layout, letters = source.format, source.format.layout, alphabets(source.depth, source.chars)
-        self.symbols = {unit: self._words(letters, unit) for unit in {s.unit for s in fmt.completion_template()}}
-        self.headings = bank.numbers([layout.heading.replace("{name}", name) for name in fmt.section_names()])
-        self._letters = letters
-        self._rules = np.full((self.depth, self.n**2, self.n**2), NONE, np.int32)  # filled as rules are met
-        self.think, self.pad = bank.number(fmt.think), bank.number(f" {PAD}")
+        self.chars, self.chain, self.format, self.bank = source.chars, source.chain, source.format, source.bank
+        numbers, layout = self.bank.numbers, self.format.layout
+        self.words = np.stack([numbers([f" {word}" for word in level]) for level in self.format.words()])
+        self.headings = numbers([layout.set_heading(name) for name in self.format.section_names()])
+        self.letters = alphabets(source.depth, source.chars)
+        self.known_rules = np.full((source.depth, self.chars**2, self.chars**2), NONE, np.int32)
+        self.think, self.pad = self.bank.number(self.format.think), self.bank.number(f" {PAD}")
 
-    def _words(self, letters: tuple[str, ...], unit: int) -> Fragments:
-        """Fragments of the words a string is written with: characters [d+1, n] or bigrams [d+1, n²]."""
-        words_of = [["".join(word) for word in itertools.product(level, repeat=unit)] for level in letters]
-        return np.stack([self.bank.numbers([f" {word}" for word in level]) for level in words_of])
-
-    def rules(self, left: NDArray[np.intp], right: NDArray[np.integer]) -> Fragments:
+    def rules(self, left: Sides, right: Sides) -> Fragments:
         """Fragments of the rules left -> right of each level: [B, depth, n²]."""
-        level = np.arange(self.depth)[:, None]
-        found = self._rules[level, left, right]
-        new = np.argwhere(found == NONE)
-        if len(new):
-            i = new[:, 1]
-            for level_, x, y in np.unique(np.stack([i, left[tuple(new.T)], right[tuple(new.T)]], 1), axis=0).tolist():
-                self._rules[level_, x, y] = self._new_rule(level_, x, y)
-            found = self._rules[level, left, right]
-        return found
+        level = np.arange(left.shape[1])[:, None]
+        rules = self.known_rules[level, left, right]
+        new = np.nonzero(rules == NONE)
+        if new[0].size:
+            for i, x, y in np.unique(np.stack([new[1], left[new], right[new]], 1), axis=0).tolist():
+                rule = self.format.rule(rule_text(self.letters[i], self.letters[i + 1], x, y))
+                self.known_rules[i, x, y] = self.bank.number(self.format.layout.set_piece(rule))
+            rules = self.known_rules[level, left, right]
+        return rules
 
-    def _new_rule(self, level: int, x: int, y: int) -> int:
-        n, source, target = self.n, self._letters[level], self._letters[level + 1]
-        rule = f"{source[x // n]} {source[x % n]} -> {target[y // n]} {target[y % n]}"
-        return self.bank.number(self.format.layout.piece.replace("{text}", self.format.rule(rule)))
-
-    def shelf(
-        self, translation: Translation, left: NDArray[np.intp], right: NDArray[np.integer], numbers: list[int]
-    ) -> Shelf:
+    def shelf(self, translation: Translation, left: Sides, right: Sides, numbers: list[int]) -> Shelf:
+        """The shelf of these translations; `numbers` are those of their tasks."""
         batch = len(numbers)
-        used = translation.used()
-        prompt, completion, kinds = self._text(translation, numbers)
+        different = numbers if len(set(numbers)) > 1 else numbers[:1]
+        prompts = [self.format.prompt_template(number) for number in different]
+        prompt = [self._slot(translation, list(slots)) for slots in zip(*prompts, strict=True)]
+        slots = self.format.completion_template()
+        completion = [self._slot(translation, [slot]) for slot in slots]
+        kinds = [np.full(part.shape, CODE[slot.kind]) for slot, part in zip(slots, completion, strict=True)]
         return Shelf(
             bank=self.bank,
-            preamble=np.array([[self.bank.number(self.format.preamble(number))] for number in numbers], np.int32),
-            headings=np.broadcast_to(self.headings, (batch, self.depth)),
+            preamble=self.bank.numbers([self.format.preamble(number) for number in numbers])[:, None],
+            headings=np.broadcast_to(self.headings, (batch, len(self.headings))),
             pieces=self.rules(left, right),
-            needed=np.take_along_axis(used, left, axis=-1),
+            needed=np.take_along_axis(translation.used(), left, axis=-1),
             after=np.full(batch, NONE, np.int32),
             keep_headings=np.full(batch, self.format.layout.keep_headings),
-            prompt=prompt,
-            completion=completion,
-            kinds=kinds,
+            prompt=np.concatenate(prompt, axis=1),
+            completion=np.concatenate(completion, axis=1),
+            kinds=np.concatenate(kinds, axis=1),
         )
 
-    def _text(self, translation: Translation, numbers: list[int]) -> tuple[Fragments, Fragments, NDArray[np.uint8]]:
-        """Prompt and completion as fragments: the words of the format's templates, and a symbol for each character."""
-        same = len(set(numbers)) == 1
-        templates = [self.format.prompt_template(number) for number in (numbers[:1] if same else numbers)]
-        prompt = [self._slot(translation, [row[k] for row in templates]) for k in range(len(templates[0]))]
-        completion, kinds = [], []
-        for slot in self.format.completion_template():
-            fragments = self._slot(translation, [slot])
-            completion.append(fragments)
-            kinds.append(np.full(fragments.shape, CODE[slot.kind]))
-        return np.concatenate(prompt, axis=1), np.concatenate(completion, axis=1), np.concatenate(kinds, axis=1)
-
     def _slot(self, translation: Translation, slots: list[Slot]) -> Fragments:
-        """One place of a template for the whole batch; `slots` differ between examples in their words alone."""
-        slot, batch = slots[0], len(translation.lengths)
+        """One place of a template for the whole batch; `slots` differ between examples in their text alone."""
+        slot, unit, batch = slots[0], self.format.unit, len(translation.lengths)
         if slot.level < 0:
-            words_of = self.bank.numbers([each.text for each in slots])
-            return np.broadcast_to(words_of[:, None], (batch, 1))
-        longest = translation.strings.shape[-1] // slot.unit
+            return np.broadcast_to(self.bank.numbers([each.text for each in slots])[:, None], (batch, 1))
+        longest = translation.strings.shape[-1] // unit
         if slot.width and longest > slot.width:
             raise InputError(f"strings of {longest} characters do not fit into {slot.width} thoughts")
         width = slot.width or longest
-        inside = np.arange(width) < translation.lengths[:, None] // slot.unit
+        inside = np.arange(width) < translation.lengths[:, None] // unit
         if slot.kind == Kind.THOUGHT and self.chain == "silent":
             return np.where(inside | (slot.width > 0), self.think, NONE).astype(np.int32)
-        string = np.minimum(translation.strings[:, slot.level], self.n - 1).astype(np.int64)  # padding is any character
-        words_at = string if slot.unit == 1 else string[:, 0::2] * self.n + string[:, 1::2]
-        symbols = np.pad(self.symbols[slot.unit][slot.level][words_at], ((0, 0), (0, width - longest)))
-        return np.where(inside, symbols, self.pad if slot.width else NONE).astype(np.int32)
+        string = np.minimum(translation.strings[:, slot.level], self.chars - 1).astype(np.int64)  # padding may be any
+        numbers = string if unit == 1 else string[:, 0::2] * self.chars + string[:, 1::2]
+        words_of = np.pad(self.words[slot.level][numbers], ((0, 0), (0, width - longest)))
+        return np.where(inside, words_of, self.pad if slot.width else NONE).astype(np.int32)

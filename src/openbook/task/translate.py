@@ -43,7 +43,7 @@ def check_string(string: Sequence[int], chars: int) -> None:
     if len(string) == 0:
         raise InputError("the string is empty: give an even number of characters")
     if len(string) % 2:
-        raise InputError(f"the string has {len(string)} characters, an odd number: bigrams need an even length")
+        raise InputError(f"the string has {len(string)} characters, an odd number: add or remove one")
     for place, char in enumerate(string):
         if not 0 <= char < chars:
             raise InputError(f"character {place + 1} is {char}, outside the alphabet 0..{chars - 1}")
@@ -54,8 +54,7 @@ def translate(codebook: Codebook, string: Sequence[int]) -> list[Level]:
     check_string(string, codebook.chars)
     levels = []
     current = list(string)
-    for i in range(codebook.depth):
-        phrasebook = codebook[i]
+    for phrasebook in codebook.phrasebooks:
         shifted = current[1:] + current[:1]
         bigrams = list(zip(shifted[0::2], shifted[1::2], strict=True))
         images = [phrasebook(a, b) for a, b in bigrams]
@@ -108,17 +107,14 @@ class Translation:
 
 def shift_left(strings: Chars, lengths: NDArray[np.int64]) -> Chars:
     """s~_j = s_{j+1}, and the last character is the first: each string wraps at its own length."""
-    shifted = np.empty_like(strings)
-    shifted[:, :-1] = strings[:, 1:]
-    shifted[:, -1] = strings[:, 0]  # for shorter strings this is padding, but still a character
+    shifted = np.concatenate([strings[:, 1:], strings[:, :1]], axis=1)  # what turns up in padding is still a character
     shifted[np.arange(len(strings)), lengths - 1] = strings[:, 0]
     return shifted
 
 
 def shift_right(strings: Chars, lengths: NDArray[np.int64]) -> Chars:
     """The inverse of `shift_left`."""
-    shifted = np.empty_like(strings)
-    shifted[:, 1:] = strings[:, :-1]
+    shifted = np.concatenate([strings[:, -1:], strings[:, :-1]], axis=1)
     shifted[:, 0] = strings[np.arange(len(strings)), lengths - 1]
     return shifted
 
@@ -145,7 +141,7 @@ def check_batch(chars: int, strings: Any, lengths: ArrayLike | None) -> tuple[Ch
 def bigram_characters(chars: int) -> NDArray[np.uint16]:
     """Both characters of each bigram as bytes of one word, so that one gather moves both."""
     index = np.arange(chars**2)
-    both = np.stack([index // chars, index % chars], axis=1).astype(np.uint8).view(np.uint16)[:, 0]
+    both = np.stack(divmod(index, chars), axis=1).astype(np.uint8).view(np.uint16)[:, 0]
     both.flags.writeable = False  # it is kept and shared
     return both
 
@@ -157,10 +153,9 @@ def translate_batch(
 
     Strings shorter than the row are padded on the right with any characters; `lengths` says where they end.
     """
-    if isinstance(codebooks, Codebook):
-        tables, n, shared = codebooks.tables, codebooks.chars, True
-    else:
-        tables, n, shared = codebooks, chars or round(codebooks.shape[-1] ** 0.5), False
+    shared = isinstance(codebooks, Codebook)
+    tables = codebooks.tables if isinstance(codebooks, Codebook) else codebooks
+    n = chars or round(tables.shape[-1] ** 0.5)
     array, sizes = check_batch(n, strings, lengths)
     batch, longest = array.shape
     if not shared and (tables.ndim != 3 or tables.shape[::2] != (batch, n * n)):
@@ -177,11 +172,8 @@ def translate_batch(
         index = shifted[:, 0::2].astype(np.uint16) * n
         index += shifted[:, 1::2]
         bigrams[:, level] = index
-        if shared:
-            image = images[level].take(index)
-        else:
-            image = np.ascontiguousarray(images[:, level]).reshape(-1).take(index + offsets)
-        current = image.view(np.uint8)
+        image = images[level] if shared else np.ascontiguousarray(images[:, level]).reshape(-1)
+        current = image.take(index if shared else index + offsets).view(np.uint8)
         result[:, level + 1] = current
     return Translation(n, sizes, result, bigrams)
 
@@ -194,11 +186,10 @@ def invert_batch(
     depth = codebook.depth if level is None else level
     if not 0 <= depth <= codebook.depth:
         raise InputError(f"level {depth} does not exist: this codebook has levels 0 to {codebook.depth}")
-    n = codebook.chars
-    pairs = bigram_characters(n)
-    for i in reversed(range(depth)):
-        inverse = pairs[np.argsort(codebook.tables[i])]
-        index = array[:, 0::2].astype(np.uint16) * n + array[:, 1::2]
+    pairs = bigram_characters(codebook.chars)
+    for table in codebook.tables[:depth][::-1]:
+        inverse = pairs[np.argsort(table)]
+        index = array[:, 0::2].astype(np.uint16) * codebook.chars + array[:, 1::2]
         array = shift_right(inverse.take(index).view(np.uint8), sizes)
     return array
 

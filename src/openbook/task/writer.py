@@ -18,10 +18,9 @@ from pathlib import Path
 from typing import BinaryIO
 
 from openbook.base.errors import InputError, MachineError
-from openbook.task.dataset import DatasetSpec, difference
+from openbook.base.files import differences, write_json
+from openbook.task.dataset import DatasetSpec
 from openbook.task.encoder import RecordEncoder
-
-BLOCK = 1 << 24  # bytes read at once when complete records are counted
 
 
 @dataclass(frozen=True)
@@ -47,38 +46,35 @@ def write_dataset(
 ) -> Written:
     """Write the dataset, or what is missing of it. `advance` hears of every batch of records written."""
     path = check_target(path, force)
-    partial = partial_path(path)
+    partial, state = partial_path(path), state_path(path)
     try:
-        with _locked(partial) as file:
+        with _open_locked(partial) as file:
             try:
-                written = _write(spec, path, force, file, advance)
+                _check_state(spec, file, partial, state, force)
+                encoder = RecordEncoder(spec)
+                done = resumed_at = _complete_records(encoder, file, partial)
+                advance(done)
+                for count, lines in encoder.chunks(done):
+                    file.write(lines)
+                    done += count
+                    advance(count)
+                file.flush()
+                os.fsync(file.fileno())
+                size = file.tell()
+                partial.replace(path)
+                state.unlink(missing_ok=True)
+                return Written(path, done, size, resumed_at)
             finally:
                 if os.fstat(file.fileno()).st_size == 0:  # nothing to come back to
                     partial.unlink(missing_ok=True)
-                    state_path(path).unlink(missing_ok=True)
+                    state.unlink(missing_ok=True)
     except MachineError:
         raise
     except OSError as error:
-        raise MachineError(_advice(error, partial)) from error
-    return written
-
-
-def _write(spec: DatasetSpec, path: Path, force: bool, file: BinaryIO, advance: Callable[[int], None]) -> Written:
-    partial, state = partial_path(path), state_path(path)
-    _claim(spec, file, partial, state, force)
-    encoder = RecordEncoder(spec)
-    done = resumed_at = _continue(encoder, file, partial)
-    advance(done)
-    for count, lines in encoder.chunks(done):
-        file.write(lines)
-        done += count
-        advance(count)
-    file.flush()
-    os.fsync(file.fileno())
-    size = file.tell()
-    partial.replace(path)
-    state.unlink(missing_ok=True)
-    return Written(path, done, size, resumed_at)
+        advice = "choose a place that can be written to"
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            advice = "make room and run the same command again, it continues where it stopped"
+        raise MachineError(f"{partial}: {error.strerror or error}: {advice}") from error
 
 
 def check_target(path: Path, force: bool) -> Path:
@@ -99,73 +95,50 @@ def check_target(path: Path, force: bool) -> Path:
     return path
 
 
-def _locked(partial: Path) -> BinaryIO:
+def _open_locked(partial: Path) -> BinaryIO:
     """Open the partial file, or make it, and keep other runs out of it until it is closed."""
     file = os.fdopen(os.open(partial, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        ours = partial.stat().st_ino == os.fstat(file.fileno()).st_ino  # not if a run has just finished and renamed it
+        if partial.stat().st_ino == os.fstat(file.fileno()).st_ino:  # a run that has just finished renames the file
+            return file
     except (BlockingIOError, FileNotFoundError):
-        ours = False
-    if not ours:
-        file.close()
-        raise InputError(f"{partial}: another run is writing this file: wait for it, or stop it")
-    return file
+        pass
+    file.close()
+    raise InputError(f"{partial}: another run is writing this file: wait for it, or stop it")
 
 
-def _claim(spec: DatasetSpec, file: BinaryIO, partial: Path, state: Path, force: bool) -> None:
+def _check_state(spec: DatasetSpec, file: BinaryIO, partial: Path, state: Path, force: bool) -> None:
     """Make sure that what is in the file belongs to this dataset, and that its description is beside it."""
-    mine = spec.describe()
-    began = _read_state(state)
-    if began == mine:
+    description = spec.describe()
+    try:
+        before = json.loads(state.read_text(encoding="utf-8"))
+    except (FileNotFoundError, ValueError):
+        before = None
+    if before == description:
         return
     if file.seek(0, os.SEEK_END) and not force:
-        reason = difference(mine, began) if began else f"its description {state.name} is missing or damaged"
+        reason = f"its description {state.name} is missing or damaged"
+        if isinstance(before, dict):
+            reason = "; ".join(differences(before, description))
         raise InputError(
             f"{partial} belongs to another dataset ({reason}): ask for that one again to finish it, delete it, "
             "or start over with --force"
         )
     file.truncate(0)
-    aside = state.with_name(state.name + ".writing")
-    try:
-        aside.write_text(json.dumps(mine) + "\n", encoding="utf-8")
-        aside.replace(state)
-    finally:
-        aside.unlink(missing_ok=True)
+    write_json(state, description)
 
 
-def _read_state(state: Path) -> dict[str, object]:
-    try:
-        data = json.loads(state.read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
-        return {}
-    return data if isinstance(data, dict) else {}
-
-
-def _continue(encoder: RecordEncoder, file: BinaryIO, partial: Path) -> int:
+def _complete_records(encoder: RecordEncoder, file: BinaryIO, partial: Path) -> int:
     """Cut the partial file after its last complete record, and leave the file there; how many records it has."""
     spec = encoder.spec
     file.seek(0)
-    records = position = end = 0
-    while block := file.read(BLOCK):
-        found = block.count(b"\n")
-        if found:
-            records += found
-            end = position + block.rindex(b"\n") + 1
-        position += len(block)
-    if records:
-        line = encoder.lines(spec.start + min(records, spec.samples) - 1, 1)
-        last = end - len(line)
-        file.seek(max(last, 0))
-        if records > spec.samples or last < 0 or file.read(len(line)) != line:
-            raise InputError(f"{partial} is damaged: delete it and run the same command again")
+    records, end, last = 0, 0, b""
+    for line in file:
+        if line.endswith(b"\n"):
+            records, end, last = records + 1, end + len(line), line
+    if records > spec.samples or (records and last != encoder.lines(spec.start + records - 1, 1)):
+        raise InputError(f"{partial} is damaged: delete it and run the same command again")
     file.seek(end)
     file.truncate()
     return records
-
-
-def _advice(error: OSError, partial: Path) -> str:
-    reason = error.strerror or str(error)
-    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-        return f"{partial}: {reason}: make room and run the same command again, it continues where it stopped"
-    return f"{partial}: {reason}: choose a place that can be written to"
