@@ -49,8 +49,6 @@ from openbook.task.text import Format, Slot
 @FORMATS.register("telegram")
 @dataclass(frozen=True)
 class Telegram(Format):
-    depth: int
-    chars: int
     think: str = THINK
     layout = LAYOUTS["plain"]
 

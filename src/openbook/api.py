@@ -116,10 +116,10 @@ def learn(
     from openbook.training.run import execute
 
     start = StartMode(force, resume, allow_changes)
-    if not hasattr(config, "training"):  # a name, a file or nothing: not a config yet
+    if config is None or isinstance(config, str | Path):
         keys["data"] = _data_file(data, Path(out))
         base = Run(out).config_record if resume else None
-        config = config_for(file=config, base=base, **keys)  # type: ignore[arg-type]
+        config = config_for(file=config, base=base, **keys)
     elif keys or data is not None:
         raise InputError("a whole config was given: put data and settings into it")
     execute(config, Path(out), start, bar=bar, report=report)
