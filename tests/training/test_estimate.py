@@ -78,7 +78,7 @@ def test_no_weights_are_read(tmp_path: Path) -> None:
 
 def test_a_model_that_is_not_at_hand_is_stood_in_for_by_its_shape(tmp_path: Path) -> None:
     absent = {"path": str(tmp_path / "absent"), **SMALL}
-    with pytest.raises(InputError, match="cannot load the model"):
+    with pytest.raises(InputError, match="no such folder"):
         plan(model=absent)
     told = plan(model={**absent, "vocabulary": 1000})
     assert told["tokens_are"].startswith("estimated") and told["parameters"] > 1000 * 16 * 2

@@ -297,7 +297,7 @@ def check_others(curriculum: Curriculum, source: Source, samples: int, others: f
     if not 0 <= others <= 1:
         raise InputError(f"--others is {others:g}: give a share from 0 to 1")
     if curriculum.candidates == "all":
-        raise InputError("--others: this run's book has all pieces, needed or not (curriculum.candidates): leave it out")
+        raise InputError("--others: this run's book has all pieces, needed or not (curriculum.candidates)")
     shelf = source.shelf(np.arange(min(samples, len(source))))
     if not ((shelf.pieces != NONE) & ~shelf.needed).any():
         raise InputError(
