@@ -94,7 +94,7 @@ def test_a_lesson_that_ended_too_early_goes_on_at_its_full_rate() -> None:
         lesson.take_step()
         rates.append(lesson.optimizer.param_groups[0]["lr"])
     assert rates[-1] == 0 < rates[0]
-    lesson.go_on()
+    lesson.repeat_last_stage()
     lesson.take_step()
     assert not lesson.finished and lesson.optimizer.param_groups[0]["lr"] == rates[0]
 
@@ -162,7 +162,7 @@ def test_an_exam_that_was_failed_is_not_sat_again(tmp_path: Path, monkeypatch: p
         return examine(model, encoder, source, *rest, **options)
 
     monkeypatch.setattr("openbook.student.prepare.examine", watched)
-    monkeypatch.setattr(Lesson, "_running", lambda *_: 1.0)  # as if every stage were mastered at once
+    monkeypatch.setattr(Lesson, "running_accuracy", lambda *_: 1.0)  # as if every stage were mastered at once
     task = {"depth": 1, "chars": 3, "lengths": [4, 8], "codebook": "fresh", "text": "composite"}
     reading = {**SETTINGS.model_dump(), "most_steps": 24, "final_steps": 4}
     config = resolve({"task": task, "reading": reading, "exam": {"samples": 8}})

@@ -34,12 +34,12 @@ def mask(
     set_: Annotated[list[str], Parameter(name=["--set", "-s"], negative="")] = [],  # noqa: B006
     json: bool = False,
 ) -> int:
-    """Show, for any data and tokenizer, exactly which tokens carry loss, and fail when the mask is wrong.
+    """Show which tokens carry loss, for any data and tokenizer, and fail if the mask is wrong.
 
-    Pieces of the book are cyan, the prompt plain; a coloured background is loss: words green, thoughts dark green, the
-    examined answer yellow. A few examples are shown; up to 1,000, spread over training, are checked. Exit code 2 on an
-    empty target, a target cut off, loss on padding, a target token that the vocabulary does not know, a token across
-    the boundary, or a template that yields no mask.
+    Pieces of the book are cyan and the prompt is plain. A coloured background means loss: words are green, thoughts
+    dark green, and the answer of the exam is yellow. A few examples are shown, and up to 1,000, spread over training,
+    are checked. The exit code is 2 if a target is empty or cut off, if there is loss on padding, if the vocabulary
+    lacks a target token, if a token crosses a boundary, or if a template yields no mask.
 
         openbook mask --data facts.jsonl --model runs/facts
 
@@ -48,19 +48,19 @@ def mask(
     data
         JSONL file; without it, the task.
     model
-        Folder, run, shipped reader or Hugging Face name whose tokenizer is used; without it, one is made.
+        Folder, run, shipped reader or Hugging Face name whose tokenizer is used; without it, a new one is made.
     config
         YAML file or shipped config.
     curriculum
-        Which pieces are open; see `openbook learn --help`.
+        Name of the curriculum, which decides which pieces are open; see `openbook learn --help`.
     examples
-        How many examples to show.
+        Number of examples to show.
     progress
-        How far training has gone, 0 to 1.
+        Progress of the training from which examples are shown, from 0 to 1.
     set_
-        Any other setting as key=value.
+        Any other setting, as key=value.
     json
-        One JSON object on standard output.
+        Print one JSON object on standard output.
     """
     from openbook.api import config_for
     from openbook.base.errors import InputError

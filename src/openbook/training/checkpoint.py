@@ -67,7 +67,8 @@ def save(
         aside.mkdir()
         save_file(weights, aside / "model.safetensors")
         save_file(moments, aside / "optimizer.safetensors")
-        state = {"step": step, "optimizer": plain, "scheduler": scheduler.state_dict(), **extra}
+        rates = {} if scheduler is None else scheduler.state_dict()
+        state = {"step": step, "optimizer": plain, "scheduler": rates, **extra}
         (aside / "state.json").write_text(json.dumps(state))
         hashes = {path.name: file_hash(path) for path in sorted(aside.iterdir())}
         (aside / "manifest.json").write_text(json.dumps(hashes))
@@ -199,11 +200,12 @@ def load_weights(start: Checkpoint, model: Any) -> None:
     model.load_state_dict(load_file(start.folder / "model.safetensors"), strict=False)  # tied weights are saved once
 
 
-def load_optimizer(start: Checkpoint, optimizer: Any, scheduler: Any) -> None:
-    """Put the checkpoint's moments into the optimiser, and its counters into the scheduler."""
+def load_optimizer(start: Checkpoint, optimizer: Any, scheduler: Any = None) -> None:
+    """Put the checkpoint's moments into the optimiser and, if there is a scheduler, its state into that."""
     state = read_state(start)
     optimizer.load_state_dict(_joined(load_file(start.folder / "optimizer.safetensors"), state["optimizer"]))
-    scheduler.load_state_dict(state["scheduler"])
+    if scheduler is not None:
+        scheduler.load_state_dict(state["scheduler"])
 
 
 def processes_of(start: Checkpoint) -> int:

@@ -68,6 +68,10 @@ class SectionRow(Row):
 
     section: str = ""
 
+    def as_dict(self) -> dict[str, Any]:
+        keys = ("section", "pieces", "samples", "accuracy", "low", "high", "chance", "exact_match")
+        return {key: getattr(self, key) for key in keys}
+
 
 def condition(curriculum: Curriculum, share: float, wrong: bool = False) -> Curriculum:
     """The curriculum's own choice of pieces, with a fixed share open in every section and thoughts as at the end."""

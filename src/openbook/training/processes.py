@@ -1,4 +1,4 @@
-"""Several processes that train one run: `torchrun -m openbook.cli learn ...`. Only the first one writes or prints."""
+"""Several processes train one run: `torchrun -m openbook.cli learn ...`. Only the first of them writes or prints."""
 
 from __future__ import annotations
 
@@ -41,7 +41,8 @@ def check_world_size(connected: int) -> None:
     if connected < number:
         raise InputError(
             f"{name} announces {number} processes, but this one found {connected}: they would not train together. "
-            f"Start them with `torchrun --nproc-per-node {number} -m openbook.cli learn ...`, or unset {name} to train alone"
+            f"Start them with `torchrun --nproc-per-node {number} -m openbook.cli learn ...`, or unset {name} to train "
+            "alone"
         )
 
 
