@@ -38,7 +38,7 @@ def test_the_last_bigram_counts_as_much_as_it_is_told_to(text: str, last: int) -
     wanted = torch.zeros(3, 1, words, unit, dtype=torch.long)
     gradient = {}
     for ends in (0.0, 1.0):
-        (gradient[ends],) = torch.autograd.grad(lesson(ends)._loss([known], wanted), known)
+        (gradient[ends],) = torch.autograd.grad(lesson(ends).loss([known], wanted), known)
     torch.testing.assert_close(gradient[1.0][:, :-last], gradient[0.0][:, :-last] / 2)
     torch.testing.assert_close(gradient[1.0][:, -last:], gradient[0.0][:, -last:] * (1 + 4) / 2)  # one of four bigrams
 

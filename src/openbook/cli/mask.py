@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,8 +20,8 @@ STYLES = {
     "thought": "black on green",
     "answer": "bold black on yellow",
 }
-CHECKED = 1000  # positions, spread evenly over training
-WRONG_SHOWN = 5
+CHECKED = 1000  # number of positions that are checked, spread evenly over training
+WRONG_SHOWN = 5  # number of wrong ones that are listed
 
 
 def mask(
@@ -80,7 +81,14 @@ def mask(
     bad += [example for example in shown if example.problems and example not in bad]
     if json:
         listed = [{"position": example.position, "problems": example.problems} for example in bad]
-        emit_json({"examples": [_plain(e) for e in shown], "checked": len(checked), "problems": listed, "ok": not bad})
+        emit_json(
+            {
+                "examples": [asdict(e) | {"targets": e.targets} for e in shown],
+                "checked": len(checked),
+                "problems": listed,
+                "ok": not bad,
+            }
+        )
         return 2 if bad else 0
     for example in shown:
         _show(example)
@@ -90,18 +98,9 @@ def mask(
     return 2 if bad else 0
 
 
-def _plain(example: Any) -> dict[str, Any]:
-    return {
-        "position": example.position,
-        "tokens": [vars(token) for token in example.tokens],
-        "targets": sum(token.loss for token in example.tokens),
-        "problems": example.problems,
-    }
-
-
 def _show(example: Any) -> None:
-    targets = sum(token.loss for token in example.tokens)
-    out.print(f"[bold]position {example.position}[/]: {len(example.tokens)} tokens, {targets} carry loss")
+    """Print the tokens of an example with their colours."""
+    out.print(f"[bold]position {example.position}[/]: {len(example.tokens)} tokens, {example.targets} carry loss")
     text = Text()
     for token in example.tokens:
         text.append(token.text.replace("\n", "⏎\n"), style=STYLES[token.kind])

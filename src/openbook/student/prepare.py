@@ -1,4 +1,4 @@
-"""A student's course as a run: the same folder, the same guarantees, the same exam as any other training."""
+"""A reading course as a run, with the same folder, guarantees and exam as any other training."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from openbook.training.encode import Encoder
 from openbook.training.exam import ExamInterrupted, Row, examine
 from openbook.training.folder import AFRESH, RunFolder, StartMode
 from openbook.training.processes import check_alone
-from openbook.training.run import Report, accuracy_of, create_or_resume, where_to_start
+from openbook.training.run import Report, accuracy_of, check_folder, create_or_resume, where_to_start
 from openbook.training.signals import stop_signal, stopping_at_signals
 from openbook.training.sources import EXAM_START, data_record, sources_of, task_source
 
@@ -40,7 +40,7 @@ def run_course(
     if config.reading is None or config.task is None:
         raise InputError("this config has no reading course: give it the group `reading`")
     check_alone("a reading course")
-    RunFolder(folder).check_writable() if start.resume else RunFolder(folder).check_free(start.force)
+    check_folder(config, folder, start)
     task = config.task
     lesson = Lesson(task.depth, task.chars, task.lengths, config.seed, config.reading, task.text)
     source, exam_source = sources_of(config)

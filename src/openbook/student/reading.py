@@ -158,7 +158,7 @@ class Lesson:
         """Take a step; returns the loss and the accuracy at each level, on examples without missing pages."""
         settings, here, batch = self.settings, self.stages[self.stage], self.batch()
         known, looked_up, states = passes(self.model, batch)
-        loss = self._loss(known, batch.wanted) + self._loss(looked_up, batch.shifted)
+        loss = self.loss(known, batch.wanted) + self.loss(looked_up, batch.shifted)
         if self.model.config.writes:
             loss = loss + writing_loss(self.model, batch, states)
         self.optimizer.zero_grad(set_to_none=True)
@@ -181,7 +181,7 @@ class Lesson:
         """The words of a string's last bigram, which depends on the first character."""
         return slice(-2 // self.model.config.unit, None)
 
-    def _loss(self, logits: list[Tensor], wanted: Tensor) -> Tensor:
+    def loss(self, logits: list[Tensor], wanted: Tensor) -> Tensor:
         """Cross-entropy of characters, in which those of the last bigram may count for more."""
         ends = self.stages[self.stage].ends
         mean = _cross_entropy(logits, wanted)

@@ -130,7 +130,7 @@ def warnings_of(
     if not source.has_books and not always_closed(config.curriculum):
         lines.append(
             "no record has a privileged_context, so there is no book to close: this is plain fine-tuning (rename the "
-            "column that holds the book, or say --curriculum no-context)"
+            "column that holds the book, or give --curriculum no-context)"
         )
     lines += fit.warnings(window)
     if exam_fit is not None:

@@ -36,6 +36,11 @@ class Masked:
     tokens: list[Token]
     problems: list[str]
 
+    @property
+    def targets(self) -> int:
+        """Number of tokens that carry loss."""
+        return sum(token.loss for token in self.tokens)
+
 
 def mask(plan: SamplingPlan, encoder: Encoder, positions: list[int]) -> list[Masked]:
     """Encode positions exactly as training does, and check the result."""

@@ -90,17 +90,13 @@ def muon_adamw(
     model: nn.Module, matrix_lr: float, lr: float, weight_decay: float = 0.0, betas: tuple[float, float] = (0.9, 0.95)
 ) -> MuonAdamW:
     """The optimiser of a model: Muon for the matrices of the blocks, AdamW for embeddings, the head and norms."""
-    outside = {id(p) for name in ("get_input_embeddings", "get_output_embeddings") for p in _parameters(model, name)}
-    outside |= {id(layer.weight) for layer in model.modules() if isinstance(layer, nn.Embedding)}  # those of positions
+    getters = (getattr(model, f"get_{place}_embeddings", lambda: None) for place in ("input", "output"))
+    layers = [layer for getter in getters if (layer := getter()) is not None]
+    layers += [layer for layer in model.modules() if isinstance(layer, nn.Embedding)]  # those of positions
+    outside = {id(p) for layer in layers for p in layer.parameters()}
     matrices: list[Tensor] = []
     others: list[Tensor] = []
     for p in model.parameters():
         if p.requires_grad:
             (matrices if p.ndim == 2 and id(p) not in outside else others).append(p)
     return MuonAdamW(matrices, others, matrix_lr, lr, betas=betas, weight_decay=weight_decay)
-
-
-def _parameters(model: nn.Module, getter: str) -> Iterable[Tensor]:
-    """The parameters of the layer that a method of the model returns, if there is one."""
-    layer = getattr(model, getter)() if hasattr(model, getter) else None
-    return layer.parameters() if layer is not None else ()
