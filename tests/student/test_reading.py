@@ -145,9 +145,9 @@ def test_a_course_that_is_stopped_and_gone_on_with_leaves_the_same_run(
     wider = resolve({**settings, "reading": {**SETTINGS.model_dump(), "width": 2 * SETTINGS.width}})
     with pytest.raises(InputError, match="is of another model"):
         run(wider, tmp_path / "broken", resume=True, allow_changes=True)
-    said: list[str] = []
-    result = run(config, tmp_path / "broken", resume=True, report=said.append)
-    assert said == ["going on from step 12"] and result["resumed_from"] == 12
+    reported: list[str] = []
+    result = run(config, tmp_path / "broken", resume=True, report=reported.append)
+    assert reported == ["going on from step 12"] and result["resumed_from"] == 12
     for name in ("metrics.jsonl", "model/model.safetensors"):
         assert (tmp_path / "broken" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 

@@ -58,9 +58,9 @@ def test_a_run_without_a_manifest_did_not_finish(tmp_path: Path) -> None:
 
 
 def test_the_environment_names_versions_and_commit() -> None:
-    found = environment()
-    assert found["versions"]["torch"] and found["versions"]["openbook"]
-    assert found["git"] is None or len(found["git"]["commit"]) == 40
+    recorded = environment()
+    assert recorded["versions"]["torch"] and recorded["versions"]["openbook"]
+    assert recorded["git"] is None or len(recorded["git"]["commit"]) == 40
 
 
 def test_a_run_is_not_replaced_unless_forced(tmp_path: Path) -> None:
