@@ -28,6 +28,7 @@ class Student(Family):
     }
 
     def task(self, shape: Mapping[str, Any]) -> dict[str, Any]:
+        """The task that the student's words are made for."""
         return {"text": shape.get("text", "composite"), "depth": shape["depth"], "chars": shape["chars"]}
 
     def shape(self, config: ModelConfig, source: Source, vocabulary: int) -> StudentConfig:

@@ -174,6 +174,7 @@ class CompositeHead(nn.Module):
         return words * (embedding.scale / math.sqrt(words.shape[-1]))
 
     def forward(self, hidden: Tensor) -> Tensor:
+        """Logits of all words that have one: [..., n²] or [..., V]."""
         if self._embedding[0].config.writes:
             return hidden @ self.weight.T
         first, second = self.characters(hidden).unbind(-2)

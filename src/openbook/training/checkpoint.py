@@ -126,6 +126,7 @@ def _joined(tensors: dict[str, torch.Tensor], plain: dict[str, Any]) -> dict[str
 
 
 def _check_space(folder: Path, size: int) -> None:
+    """Refuse to write a checkpoint of this many bytes where there is no room for it."""
     free = shutil.disk_usage(folder).free
     if free < size * SPARE:
         raise MachineError(
@@ -135,6 +136,7 @@ def _check_space(folder: Path, size: int) -> None:
 
 
 def _complete(folder: Path) -> Iterator[Path]:
+    """The checkpoints in a folder that were written to their end; what is in them may be damaged since."""
     return (path for path in folder.glob("step-*") if path.is_dir() and path.name.removeprefix("step-").isdigit())
 
 

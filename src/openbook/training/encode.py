@@ -52,6 +52,7 @@ class Encoded:
 
     @functools.cached_property
     def flat_labels(self) -> Tokens:
+        """The token itself where there is loss, else `IGNORED`: [T]."""
         return np.where(self.with_loss[self.flat_kinds], self.flat_ids, IGNORED)
 
     def split(self, flat: NDArray[Any]) -> list[NDArray[Any]]:
@@ -61,14 +62,17 @@ class Encoded:
 
     @property
     def ids(self) -> list[Tokens]:
+        """The tokens of each example."""
         return self.split(self.flat_ids)
 
     @property
     def kinds(self) -> list[NDArray[np.uint8]]:
+        """The kind of each token, for each example."""
         return self.split(self.flat_kinds)
 
     @property
     def labels(self) -> list[Tokens]:
+        """The labels of each example."""
         return self.split(self.flat_labels)
 
 

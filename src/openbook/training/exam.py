@@ -55,6 +55,7 @@ class Row:
     generated_match: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
+        """The row as it is printed by `--json` and recorded."""
         return asdict(self)
 
 
@@ -69,6 +70,7 @@ class SectionRow(Row):
     section: str = ""
 
     def as_dict(self) -> dict[str, Any]:
+        """The row as it is printed by `--json`."""
         keys = ("section", "pieces", "samples", "accuracy", "low", "high", "chance", "exact_match")
         return {key: getattr(self, key) for key in keys}
 

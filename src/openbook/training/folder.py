@@ -158,6 +158,7 @@ class RunFolder:
 
     @property
     def finished(self) -> bool:
+        """Whether the run came to its end."""
         return (self.folder / MANIFEST).exists()
 
     def lock(self) -> AbstractContextManager[None]:
@@ -166,6 +167,7 @@ class RunFolder:
 
     @property
     def log_file(self) -> Path:
+        """The file of the metrics."""
         return self.folder / "metrics.jsonl"
 
     def log(self, **metrics: Any) -> None:
@@ -192,6 +194,7 @@ class RunFolder:
 
     @property
     def model_folder(self) -> Path:
+        """The folder of the model."""
         return self.folder / "model"
 
     def save_model(self, model: Any, tokenizer: Any) -> None:
@@ -221,6 +224,7 @@ class RunFolder:
 
     @property
     def checkpoints(self) -> Path:
+        """The folder of the checkpoints."""
         return self.folder / CHECKPOINTS
 
     def read(self, name: str) -> Any:

@@ -52,11 +52,13 @@ class MuonAdamW(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        """Update all parameters that have a gradient."""
         for group in self.param_groups:
             parameters = [p for p in group["params"] if p.grad is not None]
             (self._muon if group["muon"] else self._adamw)(group, parameters)
 
     def _muon(self, group: dict[str, Any], parameters: list[Tensor]) -> None:
+        """Muon with Nesterov's momentum, for all matrices of one shape at a time."""
         by_shape: dict[torch.Size, list[Tensor]] = defaultdict(list)
         for parameter in parameters:
             by_shape[parameter.shape].append(parameter)
@@ -71,6 +73,7 @@ class MuonAdamW(torch.optim.Optimizer):
             torch._foreach_add_(same, list(updates), alpha=-group["lr"] * scale)
 
     def _adamw(self, group: dict[str, Any], parameters: list[Tensor]) -> None:
+        """AdamW, one parameter at a time."""
         beta1, beta2 = group["betas"]
         for p in parameters:
             assert p.grad is not None
