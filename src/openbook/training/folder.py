@@ -89,10 +89,10 @@ class RunFolder:
                 raise InputError(
                     f"{self.folder} holds a run {state} name another folder with --out, or replace it with --force"
                 )
-            tracked = sorted((self.folder / "runs").rglob("*"))
-            foreign = sorted(self._names() - PARTS) + [
-                f"runs/{path.name}" for path in tracked if path.is_file() and not path.name.startswith("events.out.")
-            ]
+            foreign = sorted(self._names() - PARTS)
+            for path in sorted((self.folder / "runs").rglob("*")):
+                if not path.is_dir() and not path.name.startswith("events.out."):  # not what TensorBoard writes
+                    foreign.append(f"runs/{path.name}")
             if foreign:
                 raise InputError(
                     f"{self.folder} is not replaced, because it holds more than a run ({', '.join(foreign[:3])}): "
