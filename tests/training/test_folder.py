@@ -151,6 +151,15 @@ def test_force_removes_what_a_tracker_wrote_but_not_runs_within_a_run(tmp_path: 
     assert not (RunFolder.create(run.folder, {}, {}, force=True).folder / "runs").exists()
 
 
+def test_force_does_not_remove_a_link_to_what_is_not_there_now(tmp_path: Path) -> None:
+    """A disk that is not mounted, for instance."""
+    run = finished(tmp_path / "run")
+    (run.folder / "runs").mkdir()
+    (run.folder / "runs" / "elsewhere").symlink_to(tmp_path / "absent")
+    with pytest.raises(InputError, match=r"holds more than a run \(runs/elsewhere\)"):
+        RunFolder.create(run.folder, {}, {}, force=True)
+
+
 def test_a_line_that_a_killed_process_left_unfinished_is_not_read(tmp_path: Path) -> None:
     run = RunFolder.create(tmp_path / "run", {"seed": 1}, {})
     run.log(step=1, loss=2.0)
