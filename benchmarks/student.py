@@ -97,11 +97,11 @@ def shares(step: Callable[[], None]) -> dict[str, float]:
         step()
     spent = {event.key: event.self_cpu_time_total for event in profiler.key_averages()}
     total = sum(spent.values())
-    found = {
+    percents = {
         kind: 100 * sum(time for name, time in spent.items() if name.startswith(names)) / total
         for kind, names in KINDS.items()
     }
-    return {**found, "all else": 100 - sum(found.values())}
+    return {**percents, "all else": 100 - sum(percents.values())}
 
 
 def reading_course(depth: int) -> tuple[float, float]:

@@ -38,7 +38,7 @@ def test_the_last_bigram_counts_as_much_as_it_is_told_to(text: str, last: int) -
     wanted = torch.zeros(3, 1, words, unit, dtype=torch.long)
     gradient = {}
     for ends in (0.0, 1.0):
-        (gradient[ends],) = torch.autograd.grad(lesson(ends)._loss([known], wanted), known)
+        (gradient[ends],) = torch.autograd.grad(lesson(ends).loss([known], wanted), known)
     torch.testing.assert_close(gradient[1.0][:, :-last], gradient[0.0][:, :-last] / 2)
     torch.testing.assert_close(gradient[1.0][:, -last:], gradient[0.0][:, -last:] * (1 + 4) / 2)  # one of four bigrams
 
@@ -94,7 +94,7 @@ def test_a_lesson_that_ended_too_early_goes_on_at_its_full_rate() -> None:
         lesson.take_step()
         rates.append(lesson.optimizer.param_groups[0]["lr"])
     assert rates[-1] == 0 < rates[0]
-    lesson.go_on()
+    lesson.repeat_last_stage()
     lesson.take_step()
     assert not lesson.finished and lesson.optimizer.param_groups[0]["lr"] == rates[0]
 
@@ -145,9 +145,9 @@ def test_a_course_that_is_stopped_and_gone_on_with_leaves_the_same_run(
     wider = resolve({**settings, "reading": {**SETTINGS.model_dump(), "width": 2 * SETTINGS.width}})
     with pytest.raises(InputError, match="is of another model"):
         run(wider, tmp_path / "broken", resume=True, allow_changes=True)
-    said: list[str] = []
-    result = run(config, tmp_path / "broken", resume=True, report=said.append)
-    assert said == ["going on from step 12"] and result["resumed_from"] == 12
+    reported: list[str] = []
+    result = run(config, tmp_path / "broken", resume=True, report=reported.append)
+    assert reported == ["going on from step 12"] and result["resumed_from"] == 12
     for name in ("metrics.jsonl", "model/model.safetensors"):
         assert (tmp_path / "broken" / name).read_bytes() == (tmp_path / "whole" / name).read_bytes()
 
@@ -162,7 +162,7 @@ def test_an_exam_that_was_failed_is_not_sat_again(tmp_path: Path, monkeypatch: p
         return examine(model, encoder, source, *rest, **options)
 
     monkeypatch.setattr("openbook.student.prepare.examine", watched)
-    monkeypatch.setattr(Lesson, "_running", lambda *_: 1.0)  # as if every stage were mastered at once
+    monkeypatch.setattr(Lesson, "running_accuracy", lambda *_: 1.0)  # as if every stage were mastered at once
     task = {"depth": 1, "chars": 3, "lengths": [4, 8], "codebook": "fresh", "text": "composite"}
     reading = {**SETTINGS.model_dump(), "most_steps": 24, "final_steps": 4}
     config = resolve({"task": task, "reading": reading, "exam": {"samples": 8}})

@@ -131,11 +131,11 @@ def test_a_word_has_the_same_vector_on_either_side_of_a_rule(model: StudentForCa
     embedding, config = model.model.embed_tokens, model.config
     letters = config.unit == 1
     word = encoder.tokenizer.convert_tokens_to_ids("D" if letters else "DE")  # of the second alphabet
-    told = embedding(tokens(config, f"<BOOK> {word} {word} {word} {word}"))[0, 1:]
+    vectors = embedding(tokens(config, f"<BOOK> {word} {word} {word} {word}"))[0, 1:]
     plain = embedding.character[2, 0] + embedding.level[1] + (0 if letters else embedding.character[3, 1])
     sides = embedding.kind[[4, 4, 1, 1] if letters else [4, 1, 4, 1]]
     halves = embedding.half_of[[0, 1, 0, 1]] if letters else 0
-    torch.testing.assert_close(told, plain + sides + halves)
+    torch.testing.assert_close(vectors, plain + sides + halves)
     torch.testing.assert_close(embedding.weight[word], plain)
     assert embedding.weight.shape == model.lm_head.weight.shape == (config.vocab_size, 16)
 
@@ -164,7 +164,7 @@ def test_a_word_in_place_of_another_is_asked_as_if_it_stood_there(model: Student
         places = torch.tensor([[8, 8]])
         mask = torch.zeros(1, 1, 2, 10)
         mask[0, 0, 0, 9] = mask[0, 0, 1, 8] = float("-inf")  # they do not see each other
-        found = model(
+        results = model(
             input_ids=torch.tensor([[6, 8]]),
             text=ids[:, :8],
             position_ids=places,
@@ -172,7 +172,7 @@ def test_a_word_in_place_of_another_is_asked_as_if_it_stood_there(model: Student
             past_key_values=cache,
             use_cache=True,
         ).logits[0]
-        for word, logits in zip((6, 8), found, strict=True):
+        for word, logits in zip((6, 8), results, strict=True):
             ids[0, 8] = word
             torch.testing.assert_close(logits, model(input_ids=ids).logits[0, 8], rtol=1e-4, atol=1e-5)
 

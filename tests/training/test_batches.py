@@ -63,14 +63,16 @@ def loaded(plan: SamplingPlan, workers: int, batch_size: int = 7, micro: int = 3
 
 def flattened(steps: list[dict[str, Any]]) -> dict[int, tuple[list[int], list[int], list[bool]]]:
     """Unpadded ids, labels and answers of every position."""
-    found = {}
+    by_position = {}
     for step in steps:
         for batch in step["micro_batches"]:
             for row, position in enumerate(batch["positions"].tolist()):
                 size = int(batch["attention_mask"][row].sum())
-                assert position not in found
-                found[position] = tuple(batch[name][row, :size].tolist() for name in ("input_ids", "labels", "answers"))
-    return found
+                assert position not in by_position
+                by_position[position] = tuple(
+                    batch[name][row, :size].tolist() for name in ("input_ids", "labels", "answers")
+                )
+    return by_position
 
 
 @pytest.mark.parametrize("kind", ["facts", "task"])

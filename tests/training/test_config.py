@@ -56,7 +56,7 @@ def test_a_model_by_its_name(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "told, meant",
+    "given, meant",
     [
         ("epochs: 5", "training.epochs"),
         ("learning_rate: 5", "training.learning_rate"),
@@ -65,15 +65,15 @@ def test_a_model_by_its_name(tmp_path: Path) -> None:
         ("training: {samples: 5}", "samples"),
     ],
 )
-def test_a_setting_that_stands_elsewhere_is_found_there(tmp_path: Path, told: str, meant: str) -> None:
+def test_a_setting_that_stands_elsewhere_is_found_there(tmp_path: Path, given: str, meant: str) -> None:
     with pytest.raises(InputError, match=f"is not a setting; did you mean '{meant}'"):
-        read(tmp_path, told + "\n")
+        read(tmp_path, given + "\n")
 
 
 def test_a_preset_that_is_said_later_takes_the_place_of_what_a_preset_decides(tmp_path: Path) -> None:
     text = "curriculum: {preset: anneal, drop: '0@0,1@0.8', others: 0.5, order: given, silence: '0@0,1@0.5'}\n"
-    found = read(tmp_path, text, "curriculum.preset=no-context").curriculum
-    assert found == curriculum_named("no-context", order="given", silence="0@0,1@0.5")
+    result = read(tmp_path, text, "curriculum.preset=no-context").curriculum
+    assert result == curriculum_named("no-context", order="given", silence="0@0,1@0.5")
     changed = read(tmp_path, text, "curriculum.preset=anneal", "curriculum.drop=0.5").curriculum
     assert changed == curriculum_named("anneal", drop="0.5", order="given", silence="0@0,1@0.5")
     explicit = configured(None, ["curriculum.preset=no-dropout"], {}, STAGE_ONE["chain-of-thought"])
@@ -93,10 +93,10 @@ def test_what_is_not_said_of_a_curriculum_is_as_in_annealing(tmp_path: Path) -> 
         ("data: f\n", "curriculum.silence=0@0,1@0.6"),
         ("data: f\n", "curriculum.drop=0@0,1@0.8"),
     ):
-        found = read(tmp_path, text, setting).curriculum
+        result = read(tmp_path, text, setting).curriculum
         name, _, value = setting.removeprefix("curriculum.").partition("=")
         of_data = {"order": "given", "spread": "all", "rounding": "chance"} if "data" in text else {}
-        assert found == curriculum_named("anneal", **{**of_data, name: value})
+        assert result == curriculum_named("anneal", **{**of_data, name: value})
     assert read(tmp_path, "curriculum: {drop: 0.1}\n").curriculum.spread == "coin"
 
 
@@ -120,8 +120,8 @@ def test_a_book_of_ones_own_ends_fully_closed_and_bit_by_bit() -> None:
         assert (task.spread, task.rounding, task.order) == ("coin", "floor", "shuffled")  # as in the study
     patient = resolve({"data": "facts.jsonl", "curriculum": "patient"}).curriculum
     assert isinstance(patient.spread, Schedule) and patient.rounding == "chance"
-    told = {"preset": "anneal", "spread": "coin", "rounding": "floor"}
-    own = resolve({"data": "facts.jsonl", "curriculum": told}).curriculum
+    given = {"preset": "anneal", "spread": "coin", "rounding": "floor"}
+    own = resolve({"data": "facts.jsonl", "curriculum": given}).curriculum
     assert (own.spread, own.rounding) == ("coin", "floor")
 
 
@@ -246,21 +246,21 @@ def test_what_was_made_from_nothing_has_nothing_to_keep() -> None:
 
 def test_every_setting_is_listed_with_its_default_and_what_it_means() -> None:
     kinds: list[dict[str, Any]] = [{}, {"data": "facts.jsonl"}, {"model.path": "student-3-8"}]
-    configs = [*(configured(None, [], told) for told in kinds)]
+    configs = [*(configured(None, [], given) for given in kinds)]
     configs.append(configured(None, [], {}, STAGE_ONE["reading"]))
     groups = {"model", "model.lora", "task", "curriculum", "training", "reading", "exam"}
     seen = set()
     for config in configs:
-        found = {one["key"]: one for one in listed(RunConfig, config)}
-        assert {key for key, one in found.items() if not one["meaning"]} == set()
+        result = {one["key"]: one for one in listed(RunConfig, config)}
+        assert {key for key, one in result.items() if not one["meaning"]} == set()
         values = config.model_dump(mode="json")
-        for key, one in found.items():
+        for key, one in result.items():
             group, _, name = key.rpartition(".")
             if group != "model.lora":  # which this run has not
                 inner = values[group] if group else values
                 assert inner[name] == (list(one["value"]) if isinstance(one["value"], tuple) else one["value"]), key
-        assert any(key.startswith("task.") for key in found) == (config.task is not None)
-        seen |= set(found)
+        assert any(key.startswith("task.") for key in result) == (config.task is not None)
+        seen |= set(result)
     assert seen == set(places(RunConfig)) - groups
     by_key = {one["key"]: one for one in listed(RunConfig, configs[2])}
     assert by_key["training.optimizer"]["value"] == "muon"  # a student's

@@ -159,11 +159,11 @@ def test_a_chat_template_stands_around_prompt_and_completion() -> None:
 
 
 def test_what_was_said_before_is_context() -> None:
-    said = [("system", "Be brief."), ("user", "Hi"), ("assistant", "Hello"), ("user", "Who?"), ("assistant", "Orm")]
-    talk = {"messages": [{"role": role, "content": content} for role, content in said], "privileged_context": "B"}
+    earlier = [("system", "Be brief."), ("user", "Hi"), ("assistant", "Hello"), ("user", "Who?"), ("assistant", "Orm")]
+    talk = {"messages": [{"role": role, "content": content} for role, content in earlier], "privileged_context": "B"}
     alone = {"prompt": "Who?", "completion": "Ilva"}
     batch = encoded([talk, alone], chatting())
-    turns = "".join(f"<|im_start|>{role}\n{content}<|im_end|>\n" for role, content in said)
+    turns = "".join(f"<|im_start|>{role}\n{content}<|im_end|>\n" for role, content in earlier)
     assert chatting().decode(batch.ids[0]) == turns.replace("Who?", "B\n\nWho?")
     assert [chatting().decode(row[row != IGNORED]) for row in batch.labels] == ["Orm<|im_end|>\n", "Ilva<|im_end|>\n"]
     plain = encoded(talk, chatting(), chat=False)
@@ -194,10 +194,10 @@ def test_a_message_that_the_template_refuses_is_named_with_its_record() -> None:
         "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('System role not supported') }}"
         "{% endif %}{{ m.content }}{% endfor %}"
     )
-    said = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
-    refused = {"messages": [{"role": "system", "content": "Be brief."}, *said]}
+    earlier = [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+    refused = {"messages": [{"role": "system", "content": "Be brief."}, *earlier]}
     with pytest.raises(InputError, match=r"record 2 .*: the chat template cannot write .*System role not supported"):
-        encoded([{"messages": said}, refused], tokenizer)
+        encoded([{"messages": earlier}, refused], tokenizer)
 
 
 def test_a_chat_template_that_is_not_there_is_refused() -> None:

@@ -1,4 +1,4 @@
-"""The plan of a run, told before it is begun."""
+"""The plan of a run, estimated before it starts."""
 
 from __future__ import annotations
 
@@ -23,13 +23,20 @@ def plan(**settings: Any) -> dict[str, Any]:
 
 
 def test_steps_tokens_and_parameters_are_counted() -> None:
-    told = plan(training={"epochs": 3, "batch_size": 16})
-    assert (told["examples"], told["positions"], told["steps"]) == (100, 300, 19)
-    assert told["tokens"] == pytest.approx(told["tokens_per_example"] * 300, rel=0.01)
+    estimated = plan(training={"epochs": 3, "batch_size": 16})
+    assert (estimated["examples"], estimated["positions"], estimated["steps"]) == (100, 300, 19)
+    assert estimated["tokens"] == pytest.approx(estimated["tokens_per_example"] * 300, rel=0.01)
     config = resolve({"task": TASK, "model": SMALL}).model
     vocabulary = 4 + len(["<BOOK", "<READ", "<WRITE", ""]) - 1 + 2 + 3 * 3 + 1
-    assert told["parameters"] == sum(p.numel() for p in Family().make(llama_shape(config, vocabulary), 0).parameters())
-    assert [(p["progress"], p["closed"]) for p in told["schedule"]] == [(0.0, 0.0), (0.3, 0.5), (0.6, 1.0), (1.0, 1.0)]
+    assert estimated["parameters"] == sum(
+        p.numel() for p in Family().make(llama_shape(config, vocabulary), 0).parameters()
+    )
+    assert [(p["progress"], p["closed"]) for p in estimated["schedule"]] == [
+        (0.0, 0.0),
+        (0.3, 0.5),
+        (0.6, 1.0),
+        (1.0, 1.0),
+    ]
 
 
 @pytest.mark.parametrize("text", ["compact", "composite"])
@@ -56,12 +63,16 @@ def test_memory_is_less_with_targets_alone_and_grows_with_the_micro_batch() -> N
     assert large["total"] == pytest.approx(sum(parts))
 
 
-def test_what_does_not_fit_is_told(tmp_path: Path) -> None:
+def test_what_does_not_fit_is_counted(tmp_path: Path) -> None:
     path = tmp_path / "facts.jsonl"
     record = {"prompt": "Who? " * 20, "completion": " Orm", "privileged_context": ["a fact " * 30, "another " * 30]}
     path.write_text("".join(json.dumps(record) + "\n" for _ in range(4)))
-    told = estimate(resolve({"data": str(path), "model": SMALL, "training": {"max_length": 12}}))
-    assert told["longest_example"] == 12 and told["prompts_cut"] == 1.0 and told["pieces_that_do_not_fit"] > 0
+    estimated = estimate(resolve({"data": str(path), "model": SMALL, "training": {"max_length": 12}}))
+    assert (
+        estimated["longest_example"] == 12
+        and estimated["prompts_cut"] == 1.0
+        and estimated["pieces_that_do_not_fit"] > 0
+    )
     with pytest.raises(InputError, match=r"facts\.jsonl:\d .*does not fit into a window of 2"):
         estimate(resolve({"data": str(path), "model": SMALL, "training": {"max_length": 2}}))
 
@@ -71,20 +82,20 @@ def test_no_weights_are_read(tmp_path: Path) -> None:
     model.save_pretrained(tmp_path)
     byte_level().save_pretrained(tmp_path)
     (tmp_path / "model.safetensors").unlink()
-    told = plan(model={"path": str(tmp_path)})
-    assert told["parameters"] == sum(p.numel() for p in model.parameters())
-    assert told["window"] == 512 and told["tokens_are"].startswith("counted")
+    estimated = plan(model={"path": str(tmp_path)})
+    assert estimated["parameters"] == sum(p.numel() for p in model.parameters())
+    assert estimated["window"] == 512 and estimated["tokens_are"].startswith("counted")
 
 
 def test_a_model_that_is_not_at_hand_is_stood_in_for_by_its_shape(tmp_path: Path) -> None:
     absent = {"path": str(tmp_path / "absent"), **SMALL}
-    with pytest.raises(InputError, match="cannot load the model"):
+    with pytest.raises(InputError, match="no such folder"):
         plan(model=absent)
-    told = plan(model={**absent, "vocabulary": 1000})
-    assert told["tokens_are"].startswith("estimated") and told["parameters"] > 1000 * 16 * 2
+    estimated = plan(model={**absent, "vocabulary": 1000})
+    assert estimated["tokens_are"].startswith("estimated") and estimated["parameters"] > 1000 * 16 * 2
 
 
-def test_the_plan_tells_how_many_examples_have_no_book(tmp_path: Path) -> None:
+def test_the_plan_says_how_many_examples_have_no_book(tmp_path: Path) -> None:
     record = {"prompt": "Who?", "completion": " Orm", "privileged_context": "Orm rules."}
     for records in (1, 50):
         (tmp_path / "facts.jsonl").write_text((json.dumps(record) + "\n") * records)

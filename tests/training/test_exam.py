@@ -118,9 +118,9 @@ def sections_of(model: nn.Module, data: ListSource, window: int | None = None, *
 
 def test_a_section_that_is_closed_is_missed_by_a_model_that_needs_it() -> None:
     data = asked({"first": ["fact a"], "second": ["king b"]}, {"first": ["fact a"]})
-    found = sections_of(reading("king"), data)
-    assert list(found) == ["first", "second"]
-    first, second = found.values()
+    by_section = sections_of(reading("king"), data)
+    assert list(by_section) == ["first", "second"]
+    first, second = by_section.values()
     assert (first.samples, second.samples, first.pieces) == (2, 1, 1)  # only one example would miss the second
     assert (first.accuracy, first.exact_match) == (0.5, 0.5)  # the example that has no second section at all
     assert (second.accuracy, second.exact_match) == (0.0, 0.0)
@@ -131,18 +131,18 @@ def test_a_section_that_is_closed_is_missed_by_a_model_that_needs_it() -> None:
 def test_a_section_is_closed_by_its_name_wherever_it_stands() -> None:
     books = [{"first": ["fact a"], "second": ["king b"]}, {"second": ["king c"]}, *[{"first": ["fact a"]}] * 70]
     rare = {"first": ["fact a"], "third": ["fact d", "fact e"]}
-    found = sections_of(reading("king"), asked(*books, rare))
-    assert {name: (row.samples, row.pieces) for name, row in found.items()} == {
+    by_section = sections_of(reading("king"), asked(*books, rare))
+    assert {name: (row.samples, row.pieces) for name, row in by_section.items()} == {
         "first": (72, 1),
         "second": (2, 1),
         "third": (1, 2),
     }
-    assert found["second"].accuracy == 0  # in both, though it is the first section of one of them
+    assert by_section["second"].accuracy == 0  # in both, though it is the first section of one of them
 
 
 def test_names_that_are_entries_of_a_list_are_numbered() -> None:
-    found = sections_of(reading("king"), asked(*({f"entry {k}": ["king b"]} for k in range(25))))
-    assert {name: row.samples for name, row in found.items()} == {"1": 25}
+    by_section = sections_of(reading("king"), asked(*({f"entry {k}": ["king b"]} for k in range(25))))
+    assert {name: row.samples for name, row in by_section.items()} == {"1": 25}
 
 
 def test_examples_that_need_nothing_of_a_section_do_not_speak_for_it() -> None:
@@ -288,9 +288,9 @@ def test_bad_exams_are_refused() -> None:
 
 
 def test_progress_is_told_for_every_condition() -> None:
-    told: list[int] = []
-    sit(Scripted(peeking, len(WORDS)), advance=told.append)
-    assert len(told) == len(SHARES) + 1
+    advanced: list[int] = []
+    sit(Scripted(peeking, len(WORDS)), advance=advanced.append)
+    assert len(advanced) == len(SHARES) + 1
 
 
 def test_rows_can_be_written_as_json() -> None:

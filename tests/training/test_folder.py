@@ -58,9 +58,9 @@ def test_a_run_without_a_manifest_did_not_finish(tmp_path: Path) -> None:
 
 
 def test_the_environment_names_versions_and_commit() -> None:
-    found = environment()
-    assert found["versions"]["torch"] and found["versions"]["openbook"]
-    assert found["git"] is None or len(found["git"]["commit"]) == 40
+    recorded = environment()
+    assert recorded["versions"]["torch"] and recorded["versions"]["openbook"]
+    assert recorded["git"] is None or len(recorded["git"]["commit"]) == 40
 
 
 def test_a_run_is_not_replaced_unless_forced(tmp_path: Path) -> None:
@@ -149,6 +149,15 @@ def test_force_removes_what_a_tracker_wrote_but_not_runs_within_a_run(tmp_path: 
     assert inner.damage() == []
     shutil.rmtree(inner.folder)
     assert not (RunFolder.create(run.folder, {}, {}, force=True).folder / "runs").exists()
+
+
+def test_force_does_not_remove_a_link_to_what_is_not_there_now(tmp_path: Path) -> None:
+    """A disk that is not mounted, for instance."""
+    run = finished(tmp_path / "run")
+    (run.folder / "runs").mkdir()
+    (run.folder / "runs" / "elsewhere").symlink_to(tmp_path / "absent")
+    with pytest.raises(InputError, match=r"holds more than a run \(runs/elsewhere\)"):
+        RunFolder.create(run.folder, {}, {}, force=True)
 
 
 def test_a_line_that_a_killed_process_left_unfinished_is_not_read(tmp_path: Path) -> None:

@@ -131,9 +131,9 @@ def test_a_template_that_yields_no_mask_is_seen() -> None:
 @pytest.mark.parametrize("tokenizer", [byte_level, chatting, metaspace])
 def test_naming_the_answer_does_not_change_what_is_learned(tokenizer: Any) -> None:
     """It says what is examined; the tokens are those that a whole text has."""
-    said = {"prompt": "Who rules?", "completion": " The capital of Vellmora is Quistane, and Queen Ilva rules."}
+    record = {"prompt": "Who rules?", "completion": " The capital of Vellmora is Quistane, and Queen Ilva rules."}
     for answer in ("Quistane", "Queen Ilva", "Queen Ilva rules.", "The capital"):
-        plain, marked = masked([said, {**said, "answer": answer}], tokenizer())
+        plain, marked = masked([record, {**record, "answer": answer}], tokenizer())
         assert [token.id for token in marked.tokens] == [token.id for token in plain.tokens]
         assert marked.problems == [] and {token.kind for token in marked.tokens} >= {"answer", "words"}
         named = "".join(token.text for token in marked.tokens if token.kind == "answer")
@@ -141,8 +141,8 @@ def test_naming_the_answer_does_not_change_what_is_learned(tokenizer: Any) -> No
 
 
 def test_an_answer_that_begins_inside_a_word_is_seen() -> None:
-    said = {"prompt": "Who?", "completion": " The capital of Vellmora."}
-    (example,) = masked([{**said, "answer": "ital of"}], byte_level())
+    record = {"prompt": "Who?", "completion": " The capital of Vellmora."}
+    (example,) = masked([{**record, "answer": "ital of"}], byte_level())
     assert len(example.problems) == 1
     assert "across the boundary of two parts of the completion: ' capital of'" in example.problems[0]
 

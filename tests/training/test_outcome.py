@@ -1,4 +1,4 @@
-"""What a run that learned nothing is told."""
+"""The advice for a run that learned nothing."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ CHANCE = 0.125
 READ_ONCE = [{"step": 1, "loss": 3.0}, {"step": 10, "closed_book": 0.12, "open_book": 0.9}]
 
 
-def told(closed_book: float, open_book: float, name: str = "anneal", course: Any = ()) -> str | None:
+def advice_for(closed_book: float, open_book: float, name: str = "anneal", course: Any = ()) -> str | None:
     return advice(closed_book, open_book, CHANCE, course, curriculum_named(name))
 
 
 @pytest.mark.parametrize("name", ["anneal", "patient", "fixed:0.2", "no-context", "no-dropout", "wrong-context"])
-def test_a_run_that_learned_is_told_nothing(name: str) -> None:
-    assert told(CHANCE + GUESS + 0.01, 0.9, name) is None
-    assert told(CHANCE + GUESS - 0.01, 0.9, name) is not None
+def test_a_run_that_learned_gets_no_advice(name: str) -> None:
+    assert advice_for(CHANCE + GUESS + 0.01, 0.9, name) is None
+    assert advice_for(CHANCE + GUESS - 0.01, 0.9, name) is not None
 
 
 @pytest.mark.parametrize(
@@ -34,13 +34,13 @@ def test_a_run_that_learned_is_told_nothing(name: str) -> None:
     ],
 )
 def test_the_curriculum_is_named_where_it_is_the_reason(name: str, why: str) -> None:
-    assert why in str(told(CHANCE, 0.9, name))
+    assert why in str(advice_for(CHANCE, 0.9, name))
 
 
 def test_reading_that_was_lost_is_told_from_reading_that_never_was() -> None:
-    lost = str(told(CHANCE, CHANCE, course=READ_ONCE))
+    lost = str(advice_for(CHANCE, CHANCE, course=READ_ONCE))
     assert "at 0.900 after step 10" in lost and "lower rate" in lost
-    assert "cannot read" in str(told(CHANCE, CHANCE, course=READ_ONCE[:1]))
+    assert "cannot read" in str(advice_for(CHANCE, CHANCE, course=READ_ONCE[:1]))
 
 
 @pytest.mark.parametrize("chance", [0.96, 1.0])

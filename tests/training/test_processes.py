@@ -32,8 +32,8 @@ def test_two_processes_train_what_one_does(tmp_path: Path) -> None:
         timeout=500,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    told = json.loads(done.stdout)  # one object, from one of them
-    assert told["steps"] == 3  # the last step has six positions, three for each process
+    result = json.loads(done.stdout)  # one object, from one of them
+    assert result["steps"] == 3  # the last step has six positions, three for each process
     assert main([*LEARN, "--out", str(tmp_path / "one")]) == 0
     two, one = RunFolder(tmp_path / "two"), RunFolder(tmp_path / "one")
     assert two.damage() == []

@@ -28,9 +28,9 @@ def batch(vocabulary: int = 700, rows: int = 3, length: int = 24, seed: int = 0)
 
 
 def gradients(model: Any) -> dict[str, torch.Tensor]:
-    found = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
+    result = {name: p.grad.clone() for name, p in model.named_parameters() if p.grad is not None}
     model.zero_grad()
-    return found
+    return result
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -92,9 +92,9 @@ def test_what_is_no_causal_model_is_refused() -> None:
             return self.inner.get_output_embeddings()
 
         def forward(self, **inputs: Any) -> Any:
-            found = self.inner(**inputs)
-            found.logits = torch.cat([found.logits, found.logits], dim=1)
-            return found
+            result = self.inner(**inputs)
+            result.logits = torch.cat([result.logits, result.logits], dim=1)
+            return result
 
     with pytest.raises(InputError, match="does not pass its hidden states straight"):
         target_logits(Twice(), batch())

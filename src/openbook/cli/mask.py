@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,8 +20,8 @@ STYLES = {
     "thought": "black on green",
     "answer": "bold black on yellow",
 }
-CHECKED = 1000  # positions, spread evenly over training
-WRONG_SHOWN = 5
+CHECKED = 1000  # number of positions that are checked, spread evenly over training
+WRONG_SHOWN = 5  # number of wrong ones that are listed
 
 
 def mask(
@@ -34,12 +35,12 @@ def mask(
     set_: Annotated[list[str], Parameter(name=["--set", "-s"], negative="")] = [],  # noqa: B006
     json: bool = False,
 ) -> int:
-    """Show, for any data and tokenizer, exactly which tokens carry loss, and fail when the mask is wrong.
+    """Show which tokens carry loss, for any data and tokenizer, and fail if the mask is wrong.
 
-    Pieces of the book are cyan, the prompt plain; a coloured background is loss: words green, thoughts dark green, the
-    examined answer yellow. A few examples are shown; up to 1,000, spread over training, are checked. Exit code 2 on an
-    empty target, a target cut off, loss on padding, a target token that the vocabulary does not know, a token across
-    the boundary, or a template that yields no mask.
+    Pieces of the book are cyan and the prompt is plain. A coloured background means loss: words are green, thoughts
+    dark green, and the answer of the exam is yellow. A few examples are shown, and up to 1,000, spread over training,
+    are checked. The exit code is 2 if a target is empty or cut off, if there is loss on padding, if the vocabulary
+    lacks a target token, if a token crosses a boundary, or if a template yields no mask.
 
         openbook mask --data facts.jsonl --model runs/facts
 
@@ -48,19 +49,19 @@ def mask(
     data
         JSONL file; without it, the task.
     model
-        Folder, run, shipped reader or Hugging Face name whose tokenizer is used; without it, one is made.
+        Folder, run, shipped reader or Hugging Face name whose tokenizer is used; without it, a new one is made.
     config
         YAML file or shipped config.
     curriculum
-        Which pieces are open; see `openbook learn --help`.
+        Name of the curriculum, which decides which pieces are open; see `openbook learn --help`.
     examples
-        How many examples to show.
+        Number of examples to show.
     progress
-        How far training has gone, 0 to 1.
+        Progress of the training from which examples are shown, from 0 to 1.
     set_
-        Any other setting as key=value.
+        Any other setting, as key=value.
     json
-        One JSON object on standard output.
+        Print one JSON object on standard output.
     """
     from openbook.api import config_for
     from openbook.base.errors import InputError
@@ -80,7 +81,14 @@ def mask(
     bad += [example for example in shown if example.problems and example not in bad]
     if json:
         listed = [{"position": example.position, "problems": example.problems} for example in bad]
-        emit_json({"examples": [_plain(e) for e in shown], "checked": len(checked), "problems": listed, "ok": not bad})
+        emit_json(
+            {
+                "examples": [asdict(e) | {"targets": e.targets} for e in shown],
+                "checked": len(checked),
+                "problems": listed,
+                "ok": not bad,
+            }
+        )
         return 2 if bad else 0
     for example in shown:
         _show(example)
@@ -90,18 +98,9 @@ def mask(
     return 2 if bad else 0
 
 
-def _plain(example: Any) -> dict[str, Any]:
-    return {
-        "position": example.position,
-        "tokens": [vars(token) for token in example.tokens],
-        "targets": sum(token.loss for token in example.tokens),
-        "problems": example.problems,
-    }
-
-
 def _show(example: Any) -> None:
-    targets = sum(token.loss for token in example.tokens)
-    out.print(f"[bold]position {example.position}[/]: {len(example.tokens)} tokens, {targets} carry loss")
+    """Print the tokens of an example with their colours."""
+    out.print(f"[bold]position {example.position}[/]: {len(example.tokens)} tokens, {example.targets} carry loss")
     text = Text()
     for token in example.tokens:
         text.append(token.text.replace("\n", "⏎\n"), style=STYLES[token.kind])

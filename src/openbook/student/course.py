@@ -1,7 +1,7 @@
-"""The reading course: its stages, and the batches of a stage. What is learned in it, and how: `training/reading.py`.
+"""The reading course: its stages, and the batches of a stage. What is learned from them, and how, is in `reading`.
 
-The stages (levels, share of unused rules, lengths) are passed when accuracy does, so what is set is the same for all
-sizes, but for what more than three levels need:
+A stage (levels, share of unused rules, lengths) ends when it is mastered, so the settings are the same for all sizes,
+except for what more than three levels need:
 
 The wrap-around is one bigram of a string, and from the second level on there are several first bigrams it could begin
 with. A reader can tell them apart by level or, for the few lengths it has seen, by distance; the latter is a trap that
@@ -11,6 +11,7 @@ more (`ends`), two levels are learned at all lengths, and a stage is not passed 
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 
 import numpy as np
@@ -34,18 +35,17 @@ MANY = 2**40  # codebooks to draw from; a stage sees each of them at most once, 
 
 @dataclass(frozen=True)
 class Stage:
-    """So many levels, this share of unused rules, strings of these lengths; pages missing or not; and what the last
-    bigram of a string weighs beside the mean of all."""
+    """What the examples of a part of the course are like."""
 
     levels: int
-    others: float
-    lengths: tuple[int, int]
-    missing: bool = False
-    ends: float = 0.0
+    others: float  # share of the unused rules that is shown
+    lengths: tuple[int, int]  # of the strings
+    missing: bool = False  # whether some examples lack pages
+    ends: float = 0.0  # weight of a string's last bigram in the loss, beside the mean of all
 
 
 def stages(depth: int, lengths: tuple[int, int], config: ReadingConfig) -> list[Stage]:
-    """The course for a depth: one level without and with distraction, then 2, 3, all of them, then the full lengths."""
+    """The stages for a depth: one level without and with unused rules, then 2, 3, all levels, then full lengths."""
     short = (8, max(16, min(20, lengths[1])))
     grown = sorted({k for k in (2, 3) if k < depth} | ({depth} if depth > 1 else set()))
     ends = config.ends if config.ends is not None else 0.5 if depth > 3 else 0.0
@@ -59,7 +59,7 @@ def stages(depth: int, lengths: tuple[int, int], config: ReadingConfig) -> list[
 
 @dataclass(frozen=True)
 class ReadingBatch:
-    """Tokens, where the slots of each level are, and the characters they must know."""
+    """Tokens, the places of the slots of each level, and the characters that they must know."""
 
     ids: Tensor  # [B, T]
     slots: Tensor  # [B, k, L] places in the sequence
@@ -75,14 +75,12 @@ class Course:
     def __init__(self, depth: int, chars: int, seed: int, most_missing: float = 1.0, text: str = "composite") -> None:
         self.depth, self.chars, self.seed, self.most_missing, self.text = depth, chars, seed, most_missing, text
         self.tokenizer = make_tokenizer(Translations(depth, chars, 1, text=text))
-        self._encoders: dict[tuple[int, tuple[int, int]], tuple[Translations, Encoder]] = {}
+        self._source = functools.cache(self._make_source)
 
-    def _source(self, levels: int, length: int) -> tuple[Translations, Encoder]:
-        key = (levels, (length, length))
-        if key not in self._encoders:
-            source = Translations(levels, self.chars, MANY, None, (length, length), self.seed, self.text, bank=Bank())
-            self._encoders[key] = source, Encoder(self.tokenizer, source.bank, chat=False)
-        return self._encoders[key]
+    def _make_source(self, levels: int, length: int) -> tuple[Translations, Encoder]:
+        """Translations of strings of one length, each with a codebook of its own, and their encoder."""
+        source = Translations(levels, self.chars, MANY, None, (length, length), self.seed, self.text, bank=Bank())
+        return source, Encoder(self.tokenizer, source.bank, chat=False)
 
     def batch(self, stage: Stage, step: int, size: int, missing: float) -> ReadingBatch:
         """The batch of a step: strings of one length, each with its own codebook and its own first level."""
@@ -99,21 +97,21 @@ class Course:
         return self._packed(stage.levels, length, numbers, rows, first_level, whole)
 
     def _rows(self, stage: Stage, length: int, numbers: np.ndarray, most: float) -> list[np.ndarray]:
-        """Token rows: <BOOK>, the shown rules, the given string; at most this share of the pages missing.
+        """Token rows: <BOOK>, the shown rules, the given string. At most a share of `most` of the pages is missing.
 
-        How many are missing is uniform between none and that share, but now and then it is a whole section or the whole
-        book: the drop rate rises with progress and the positions are spread evenly over it.
+        The missing share is uniform between none and `most`, but sometimes a whole section or the whole book is
+        missing: the drop rate rises with progress, and the positions are spread evenly over it.
         """
         source, encoder = self._source(stage.levels, length)
         rates = ((0.0, 0.0), (1 - EMPTY, most), (1 - EMPTY, 1.0), (1.0, 1.0)) if most else ((0.0, 0.0),)
         curriculum = Curriculum(candidates="needed", others=stage.others, drop=Schedule(rates), spread="coin")
         plan = SamplingPlan(source, curriculum, seed=self.seed)
-        items = PositionDataset(plan, encoder).__getitems__(numbers.tolist())
-        return [item.ids for item in items]
+        return [item.ids for item in PositionDataset(plan, encoder).__getitems__(numbers.tolist())]
 
     def _packed(
         self, levels: int, length: int, numbers: np.ndarray, rows: list[np.ndarray], first: np.ndarray, whole: int
     ) -> ReadingBatch:
+        """A batch of rows that start at the levels `first`, with slots behind the given strings."""
         config = student_config(self.depth, self.chars, text=self.text)
         size, unit, pad, think = config.alphabet, config.unit, config.first_special, config.special("<THINK>")
         shape = (len(rows), levels, length // unit, unit)

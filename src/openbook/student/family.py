@@ -28,10 +28,11 @@ class Student(Family):
     }
 
     def task(self, shape: Mapping[str, Any]) -> dict[str, Any]:
+        """The task that the student's words are made for."""
         return {"text": shape.get("text", "composite"), "depth": shape["depth"], "chars": shape["chars"]}
 
     def shape(self, config: ModelConfig, source: Source, vocabulary: int) -> StudentConfig:
-        """That of a student that was taught to read, so that one that was not can be compared with it."""
+        """The shape of a student that a reading course makes, so that new and prepared students can be compared."""
         assert source.task is not None
         task, course = source.task, ReadingConfig()
         size = (course.width, course.heads, course.head, course.mlp + course.spare)

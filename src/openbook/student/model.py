@@ -85,17 +85,14 @@ class CompositeEmbedding(nn.Module):
 
     def reset(self) -> None:
         """Random vectors; the same character table in all roles of every alphabet would add nothing to sums."""
-        for table in (self.character, self.level, self.kind, self.flag):
-            nn.init.normal_(table, std=self.config.embedding_std)
-        nn.init.ones_(self.scale)
-        if self.config.writes:
-            for table in (self.level_out, self.special_out):
-                nn.init.normal_(table, std=self.config.embedding_std)
-        if self.config.unit == 1:
-            nn.init.normal_(self.half_of, std=self.config.embedding_std)
+        for table in self.parameters():
+            nn.init.ones_(table) if table is self.scale else nn.init.normal_(table, std=self.config.embedding_std)
 
     def words(self, level: Tensor) -> Tensor:
-        """Vectors of the words of all levels in the order of their numbers, the output's first: [n² (d+1), D]."""
+        """Vectors of the words of all levels in the order of their numbers, the output's first: [n² (d+1), D].
+
+        `level` has the vector that each level adds: [d+1, D].
+        """
         words = self.bigrams(2) if self.config.unit == 2 else self.character[2]
         return (words + level.roll(1, 0)[:, None]).flatten(0, 1)
 
@@ -109,32 +106,34 @@ class CompositeEmbedding(nn.Module):
         return (self.character[role][:, None] + self.character[role + 1][None]).flatten(0, 1)
 
     def forward(self, ids: Tensor, where: Geometry | None = None) -> Tensor:
+        """The vector of each token, the sum of its parts: [B, T, D]."""
         where = Geometry(ids, self.config) if where is None else where
-        return self._worded(ids, where) if self.config.writes else self._composed(ids, where)
-
-    def _worded(self, ids: Tensor, where: Geometry) -> Tensor:
-        """A word is its characters and its level, wherever it stands, and what it is there for."""
-        config, embed = self.config, nn.functional.embedding
-        nothing = torch.zeros(1, config.hidden_size, device=ids.device, dtype=self.kind.dtype)
-        seen = where.given | where.ruled
-        words = embed(torch.where(seen, ids, config.first_special), torch.cat([self.words(self.level), nothing]))
-        thought = where.inside & ~where.given
-        levels = embed(
-            torch.where(thought, where.level.clamp(0, config.depth), config.depth + 1), torch.cat([self.level, nothing])
-        )
-        kind = where.ruled * 4 - where.right * 3 + where.given * 2 + thought * 3
+        nothing = torch.zeros(1, self.config.hidden_size, device=ids.device, dtype=self.kind.dtype)
+        parts = self._words(ids, where, nothing) if self.config.writes else self._rules(ids, where, nothing)
         flags = torch.cat([nothing, self.flag, self.flag.sum(0, keepdim=True)])
-        flag = where.first.long() + 2 * where.last.long()
-        told = words + levels + embed(kind, self.kind) + embed(flag, flags)
-        if config.unit == 2:
-            return told
-        return told + embed(torch.where(seen | thought, where.half, 2), torch.cat([self.half_of, nothing]))
+        vectors = parts + nn.functional.embedding(where.first.long() + 2 * where.last.long(), flags)
+        if self.config.unit == 2:
+            return vectors
+        is_word = where.given | where.ruled | where.inside
+        return vectors + nn.functional.embedding(
+            torch.where(is_word, where.half, 2), torch.cat([self.half_of, nothing])
+        )
 
-    def _composed(self, ids: Tensor, where: Geometry) -> Tensor:
-        """A rule is four characters and its level."""
-        config, size = self.config, self.config.chars**2
+    def _words(self, ids: Tensor, where: Geometry, nothing: Tensor) -> Tensor:
+        """In a text of words: a word is its characters and its level, wherever it stands, and its kind."""
+        config, embed = self.config, nn.functional.embedding
+        visible = where.given | where.ruled
+        words = embed(torch.where(visible, ids, config.first_special), torch.cat([self.words(self.level), nothing]))
+        thought = where.inside & ~where.given
+        level = torch.where(thought, where.level.clamp(0, config.depth), config.depth + 1)
+        levels = embed(level, torch.cat([self.level, nothing]))
+        kind = where.ruled * 4 - where.right * 3 + where.given * 2 + thought * 3
+        return words + levels + embed(kind, self.kind)
+
+    def _rules(self, ids: Tensor, where: Geometry, nothing: Tensor) -> Tensor:
+        """Where a rule is one token: it is four characters and its level."""
+        config, size, embed = self.config, self.config.chars**2, nn.functional.embedding
         book, rule, given, slot = self.kind
-        nothing = torch.zeros(1, config.hidden_size, device=ids.device, dtype=self.kind.dtype)
         number = ids - config.first_rule
         is_rule = number >= 0
         left_side = torch.where(is_rule, torch.div(number, size, rounding_mode="floor") % size, size)
@@ -148,10 +147,7 @@ class CompositeEmbedding(nn.Module):
         slots = len(given_bigrams) + where.level.clamp(0, config.depth)
         other = torch.where(where.given, ids - size, torch.where(where.inside, slots, len(others) - 2))
         other = torch.where(is_rule, len(others) - 1, other)
-        flags = torch.cat([nothing, self.flag, self.flag.sum(0, keepdim=True)])
-        flag = where.first.long() + 2 * where.last.long()
-        embed = nn.functional.embedding
-        return embed(left_side, left) + embed(right_side, right) + embed(other, others) + embed(flag, flags)
+        return embed(left_side, left) + embed(right_side, right) + embed(other, others)
 
 
 class CompositeHead(nn.Module):
@@ -178,6 +174,7 @@ class CompositeHead(nn.Module):
         return words * (embedding.scale / math.sqrt(words.shape[-1]))
 
     def forward(self, hidden: Tensor) -> Tensor:
+        """Logits of all words that have one: [..., n²] or [..., V]."""
         if self._embedding[0].config.writes:
             return hidden @ self.weight.T
         first, second = self.characters(hidden).unbind(-2)
@@ -185,7 +182,7 @@ class CompositeHead(nn.Module):
 
 
 class StudentForCausalLM(LlamaForCausalLM):
-    """A stock Llama between a composite embedding and a composite head; the first n² tokens are the output bigrams."""
+    """An ordinary Llama between a composite embedding and a composite head; tokens 0 to n²-1 are the output bigrams."""
 
     config_class = StudentConfig
     config: StudentConfig
@@ -208,10 +205,10 @@ class StudentForCausalLM(LlamaForCausalLM):
         return self.lm_head
 
     def forward(self, input_ids: Tensor | None = None, text: Tensor | None = None, **options: Any) -> Any:
-        """Positions and mask follow from the tokens; what is given from outside is of no use here.
+        """Positions and mask follow from the tokens, so those that are given are ignored.
 
-        Only tokens that stand in place of those of a `text` that was read before come with a mask, with a cache, and
-        with `position_ids` that say where.
+        The exception are tokens that take the place of some of a `text` that was read before: they come with a mask, a
+        cache and their `position_ids`.
         """
         if input_ids is None:
             raise InputError("the student reads tokens, not embeddings: give input_ids")
@@ -219,16 +216,15 @@ class StudentForCausalLM(LlamaForCausalLM):
             return self._in_place(input_ids, text, **options)
         where = Geometry(input_ids, self.config)
         mask = where.mask(self.dtype)
-        ours = self.config._attn_implementation == STUDENT_ATTENTION
-        logits_alone = options.keys() <= {"attention_mask", "position_ids", "use_cache"}
-        rules = int(where.apart.sum()) > len(input_ids)  # and not their mark alone
-        if self.training and ours and logits_alone and rules:
+        plain = options.keys() <= {"attention_mask", "position_ids", "use_cache"}  # only logits are asked for
+        has_rules = int(where.apart.sum()) > len(input_ids)  # and not only the token that marks their start
+        if self.training and self.config._attn_implementation == STUDENT_ATTENTION and plain and has_rules:
             return self._packed(input_ids, Packing(input_ids, where.apart, where.padding, mask), where.positions)
         options.update(position_ids=where.positions, attention_mask=mask, alone=where.alone)
         return super().forward(input_ids=input_ids, **options)
 
     def _in_place(self, ids: Tensor, text: Tensor, position_ids: Tensor, **options: Any) -> CausalLMOutputWithPast:
-        """What would follow each token if it stood at its place of the text, behind whose end the book goes on."""
+        """What would follow each token if it stood at its place in the text; behind its end the book goes on."""
         beyond = max(0, int(position_ids.max()) + 1 - text.shape[1])
         where = Geometry(nn.functional.pad(text, (0, beyond)), self.config).at(position_ids)
         embedded = self.model.embed_tokens(ids, where)
@@ -236,7 +232,7 @@ class StudentForCausalLM(LlamaForCausalLM):
         return CausalLMOutputWithPast(logits=self.lm_head(inner.last_hidden_state))
 
     def _packed(self, ids: Tensor, packing: Packing, positions: Tensor) -> CausalLMOutputWithPast:
-        """The same with every rule of the batch read once, which is what training spends its time on."""
+        """The same logits, but each rule of the batch is read once: rules are most of the work of training."""
         inner = self.model(
             inputs_embeds=packing.row(self.model.embed_tokens(ids)),
             position_ids=packing.row(positions),

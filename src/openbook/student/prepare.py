@@ -1,4 +1,4 @@
-"""A student's course as a run: the same folder, the same guarantees, the same exam as any other training."""
+"""A reading course as a run, with the same folder, guarantees and exam as any other training."""
 
 from __future__ import annotations
 
@@ -20,22 +20,12 @@ from openbook.training.encode import Encoder
 from openbook.training.exam import ExamInterrupted, Row, examine
 from openbook.training.folder import AFRESH, RunFolder, StartMode
 from openbook.training.processes import check_alone
-from openbook.training.run import Report, accuracy_of, create_or_resume, where_to_start
+from openbook.training.run import Report, accuracy_of, check_folder, create_or_resume, where_to_start
 from openbook.training.signals import stop_signal, stopping_at_signals
 from openbook.training.sources import EXAM_START, data_record, sources_of, task_source
 
 LOG_EVERY = 10  # steps
 CHECKPOINT_EVERY = 100
-
-
-class _NoSchedule:
-    """The course sets its rates from its own counters."""
-
-    def state_dict(self) -> dict[str, Any]:
-        return {}
-
-    def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Nothing to load."""
 
 
 def run_course(
@@ -48,9 +38,9 @@ def run_course(
 ) -> dict[str, Any]:
     """Teach a student to read and leave a run in `folder`; returns the keys of `openbook prepare --json`."""
     if config.reading is None or config.task is None:
-        raise InputError("this config has no reading course: give it a `reading`")
+        raise InputError("this config has no reading course: give it the group `reading`")
     check_alone("a reading course")
-    RunFolder(folder).check_writable() if start.resume else RunFolder(folder).check_free(start.force)
+    check_folder(config, folder, start)
     task = config.task
     lesson = Lesson(task.depth, task.chars, task.lengths, config.seed, config.reading, task.text)
     source, exam_source = sources_of(config)
@@ -102,13 +92,14 @@ def _learn_to_read(config: RunConfig, lesson: Lesson, run: RunFolder, bank: Bank
                     break
                 if accuracy_of(rows)["open_book"] >= settings.capable or lesson.step >= settings.most_steps:
                     return rows
-                lesson.go_on()
+                lesson.repeat_last_stage()
             stage = lesson.stage
             metrics = lesson.take_step()
             if lesson.step % LOG_EVERY == 0:
-                run.log(step=lesson.step, stage=lesson.stage + 1, levels=lesson.levels, **metrics)
+                levels = lesson.stages[lesson.stage].levels
+                run.log(step=lesson.step, stage=lesson.stage + 1, levels=levels, **metrics)
                 known = " ".join(f"{share:.2f}" for share in metrics["accuracy"])
-                advance(0, note=f"step {lesson.step}, {lesson.levels} levels, accuracy {known}")
+                advance(0, note=f"step {lesson.step}, {levels} levels, accuracy {known}")
             advance(lesson.stage - stage)
             if lesson.step % CHECKPOINT_EVERY == 0:
                 _save(run, lesson)
@@ -118,31 +109,24 @@ def _learn_to_read(config: RunConfig, lesson: Lesson, run: RunFolder, bank: Bank
 
 
 def _exam(config: RunConfig, lesson: Lesson, bank: Bank) -> list[Row]:
-    """An exam of its own each time: one that is sat until it is passed says too much."""
+    """Examine the reader on new strings each time: an exam that is repeated until it is passed proves nothing."""
     assert config.task is not None
     exam = config.exam
     questions = task_source(config.task, exam.samples, EXAM_START + lesson.exams * exam.samples, bank)
     encoder = Encoder(lesson.course.tokenizer, bank, think=config.think, loss=config.training.loss)
-    return examine(
-        lesson.reader(),
-        encoder,
-        questions,
-        config.curriculum,
-        (0.0, 1.0),
-        wrong=False,
-        samples=exam.samples,
-        seed=config.seed,
-        batch_size=exam.batch_size,
-        stopped=lambda: stop_signal() is not None,
-    )
+    sizes: dict[str, Any] = {"samples": exam.samples, "seed": config.seed, "batch_size": exam.batch_size}
+    what = (lesson.reader(), encoder, questions, config.curriculum, (0.0, 1.0))
+    return examine(*what, wrong=False, stopped=lambda: stop_signal() is not None, **sizes)
 
 
 def _restore(lesson: Lesson, begin: Checkpoint) -> None:
+    """Go back to where a checkpoint was written."""
     checkpoint.load_weights(begin, lesson.model)
-    checkpoint.load_optimizer(begin, lesson.optimizer, _NoSchedule())
+    checkpoint.load_optimizer(begin, lesson.optimizer)
     lesson.restore(checkpoint.read_state(begin)["lesson"])
 
 
 def _save(run: RunFolder, lesson: Lesson) -> None:
+    """Write a checkpoint."""
     extra = {"lesson": lesson.counters(), "log": run.log_size()}
-    checkpoint.save(run.checkpoints, lesson.step, lesson.model, lesson.optimizer, _NoSchedule(), extra)
+    checkpoint.save(run.checkpoints, lesson.step, lesson.model, lesson.optimizer, None, extra)  # it sets its own rates

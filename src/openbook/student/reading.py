@@ -8,9 +8,10 @@ the reader learns to know what it does not know: a rule that is not there leaves
 from each of them. Only then does the loss of an answer say what the missing rule must have been, level by level, which
 is what context-enhanced learning lives on afterwards.
 
-Where rules are text, a word on the right of a rule must know the left side after the first layer, and the answer is
-told from all other words. There is no loss on the words of the book: with it the second level was still at chance after
-380 steps, without it it was learned after 270. Perhaps a block that must tell what follows a rule cannot pass it on.
+Where rules are text, a word on the right of a rule must know the left side after the first layer, and the answer must
+be more likely than all other words. There is no loss on the words of the book: with it the second level was still at
+chance after 380 steps, without it it was learned after 270. Perhaps a block that must predict what follows a rule
+cannot pass the rule on.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from openbook.training.optimizers import muon_adamw
 
 
 class Passes(NamedTuple):
-    """What is known after the layers of the course."""
+    """What a student knows after each layer."""
 
     known: list[Tensor]  # character logits after each pass of the two-layer block, [B, L, unit, n]
     looked_up: list[Tensor]  # after its first layer those of the bigram that is looked up, [B, L, 2, n]
@@ -38,28 +39,25 @@ class Passes(NamedTuple):
 
 
 def passes(model: StudentForCausalLM, batch: ReadingBatch) -> Passes:
-    """The layers one after another, with what their slots know."""
+    """Run the layers one after another, and read after each what its slots know."""
     inner, head = model.model, model.lm_head
     where = Geometry(batch.ids, model.config)
     hidden = inner.embed_tokens(batch.ids)
     rotary = inner.rotary_emb(hidden, position_ids=where.positions)
     mask = where.mask(hidden.dtype)
     rows = torch.arange(len(batch.ids))[:, None]
-    known: list[Tensor] = []
-    looked_up: list[Tensor] = []
+    logits: list[Tensor] = []
     states: list[Tensor] = []
-    for level in range(batch.slots.shape[1]):
-        slots = batch.slots[:, level]
-        for number, role, results in ((0, 0, looked_up), (1, 2, known)):
-            layer = inner.layers[2 * level + number]
-            hidden = layer(hidden, attention_mask=mask, position_embeddings=rotary, alone=where.alone)
-            results.append(head.characters(inner.norm(hidden[rows, slots]), role))
-            states.append(hidden)
-    return Passes(known, looked_up, [states[0], states[-1]])
+    for number in range(2 * batch.slots.shape[1]):
+        level, second = divmod(number, 2)
+        hidden = inner.layers[number](hidden, attention_mask=mask, position_embeddings=rotary, alone=where.alone)
+        logits.append(head.characters(inner.norm(hidden[rows, batch.slots[:, level]]), 2 * second))
+        states.append(hidden)
+    return Passes(logits[1::2], logits[::2], [states[0], states[-1]])
 
 
 def writing_loss(model: StudentForCausalLM, batch: ReadingBatch, states: list[Tensor]) -> Tensor:
-    """Where rules are text: a word on the right must know the left side early, and answers are told from all words."""
+    """Where rules are text: the loss of the left side after the first layer, and of the answer among all words."""
     norm, head, config = model.model.norm, model.lm_head, model.config
     where = Geometry(batch.ids, config)
     row, place = where.right.nonzero(as_tuple=True)
@@ -84,21 +82,20 @@ def looped(config: StudentConfig, seed: int) -> StudentForCausalLM:
 
 
 def untied(model: StudentForCausalLM, spare: int = 0) -> StudentForCausalLM:
-    """The same function with 2d layers of their own: an ordinary Llama. `spare` units of each MLP write nothing yet."""
+    """The same function with 2d separate layers: an ordinary Llama. `spare` units of each MLP have no effect yet."""
     config = copy.deepcopy(model.config)
     config.intermediate_size += spare
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(spare)
         apart = StudentForCausalLM(config)
-    weights = model.state_dict()
-    for name, weight in apart.state_dict().items():
-        used = weights[name]
-        weight[tuple(slice(size) for size in used.shape)].copy_(used)
+    weights = apart.state_dict()
+    for name, used in model.state_dict().items():
+        weights[name][tuple(slice(size) for size in used.shape)].copy_(used)
     return apart
 
 
 def accuracy(known: list[Tensor], batch: ReadingBatch, words: slice = slice(None)) -> list[float]:
-    """Share of right characters at each level, in examples with all pages."""
+    """Share of the right characters at each level, in examples without missing pages."""
     wanted = batch.wanted[batch.complete][:, :, words]
     right = [k[batch.complete][:, words].argmax(-1) == wanted[:, i] for i, k in enumerate(known)]
     return [float(level.float().mean()) for level in right]
@@ -125,45 +122,43 @@ class Lesson:
         self._peaks = [group["lr"] for group in self.optimizer.param_groups]
         self.step = self.samples = self.stage = self.ending = 0
         self.recent: list[float] = []
-        self.exams = 0  # that were failed
+        self.exams = 0  # number of exams that were failed
 
     def counters(self) -> dict[str, Any]:
-        """What a checkpoint must hold besides weights and optimiser."""
-        names = ("step", "samples", "stage", "ending", "recent", "exams")
-        return {name: getattr(self, name) for name in names}
+        """What a checkpoint needs besides weights and optimiser."""
+        return {name: getattr(self, name) for name in ("step", "samples", "stage", "ending", "recent", "exams")}
 
     def restore(self, counters: dict[str, Any]) -> None:
+        """Go on from the counters of a checkpoint."""
         for name, value in counters.items():
             setattr(self, name, value)
 
     @property
     def finished(self) -> bool:
+        """Whether the last stage has ended, or the course has lasted too long."""
         return self.step >= self.settings.most_steps or self.ending >= self.final_steps
 
     @property
     def final_steps(self) -> int:
-        """Doubt takes longer the more levels it has to pass."""
+        """Steps in which the rate falls to zero; more for more levels, which doubt has to pass through."""
         return self.settings.final_steps * self.stages[-1].levels
 
     @property
     def _last(self) -> bool:
+        """Whether this is the last stage."""
         return self.stage == len(self.stages) - 1
 
-    @property
-    def levels(self) -> int:
-        return self.stages[self.stage].levels
-
     def batch(self) -> ReadingBatch:
-        """The examples of the next step: the longer they are, the fewer."""
+        """The examples of the next step: fewer where they are longer."""
         here = self.stages[self.stage]
         size = max(2, self.settings.batch_size // (1 if here.levels < 2 else 2 if not self._last else 4))
         return self.course.batch(here, self.step, size, self.settings.missing)
 
     def take_step(self) -> dict[str, Any]:
-        """One step of training; returns the loss and the accuracy at each level, on examples with all pages."""
+        """Take a step; returns the loss and the accuracy at each level, on examples without missing pages."""
         settings, here, batch = self.settings, self.stages[self.stage], self.batch()
         known, looked_up, states = passes(self.model, batch)
-        loss = self._loss(known, batch.wanted) + self._loss(looked_up, batch.shifted)
+        loss = self.loss(known, batch.wanted) + self.loss(looked_up, batch.shifted)
         if self.model.config.writes:
             loss = loss + writing_loss(self.model, batch, states)
         self.optimizer.zero_grad(set_to_none=True)
@@ -177,17 +172,17 @@ class Lesson:
         if here.ends and not self._last:
             score = min(score, accuracy(known, batch, self._end)[-1])
         self.recent = [*self.recent, score][-settings.last_window :]
-        if not self._last and self._running(settings.window) > settings.gate:
+        if not self._last and self.running_accuracy(settings.window) > settings.gate:
             self.stage, self.recent = self.stage + 1, []
         return {"loss": float(loss.detach()), "accuracy": by_level}
 
     @property
     def _end(self) -> slice:
-        """The words of a string's last bigram, which has to look at the first."""
+        """The words of a string's last bigram, which depends on the first character."""
         return slice(-2 // self.model.config.unit, None)
 
-    def _loss(self, logits: list[Tensor], wanted: Tensor) -> Tensor:
-        """Cross-entropy of characters, averaged over levels."""
+    def loss(self, logits: list[Tensor], wanted: Tensor) -> Tensor:
+        """Cross-entropy of characters, in which those of the last bigram may count for more."""
         ends = self.stages[self.stage].ends
         mean = _cross_entropy(logits, wanted)
         if not ends:
@@ -195,35 +190,40 @@ class Lesson:
         last = _cross_entropy([x[:, self._end] for x in logits], wanted[:, :, self._end])
         return (mean + ends * last) / (1 + ends)
 
-    def _running(self, window: int) -> float:
-        """Mean accuracy of the last steps of this stage; zero while there are too few of them."""
+    def running_accuracy(self, window: int) -> float:
+        """Mean accuracy of the last steps of this stage; zero while these are too few."""
         return float(np.mean(self.recent[-window:])) if len(self.recent) >= window else 0.0
 
     def _set_rates(self, here: Stage) -> None:
-        """Warm up, halve from three levels on; once the last stage is nearly mastered, stay for half of its end, then
-        go to zero."""
+        """Set the learning rates: warm up, and halve from three levels on.
+
+        Once the last stage is nearly mastered, the rate stays for half of the final steps and then falls to zero.
+        """
         settings = self.settings
         rate = min(1.0, (self.step + 1) / settings.warmup) * (1.0 if here.levels < 3 else 0.5)
-        if self.ending or (self._last and self._running(settings.last_window) > settings.gate + settings.margin):
+        if self.ending or (
+            self._last and self.running_accuracy(settings.last_window) > settings.gate + settings.margin
+        ):
             self.ending += 1
             rate *= min(1.0, 2 - 2 * self.ending / self.final_steps)
         for group, peak in zip(self.optimizer.param_groups, self._peaks, strict=True):
             group["lr"] = peak * rate
 
-    def go_on(self) -> None:
-        """The rate went to zero too early: back to the last stage at its full rate, until it is mastered again."""
+    def repeat_last_stage(self) -> None:
+        """After a failed exam, go back to the full rate in the last stage until it is mastered again."""
         self.ending, self.recent = 0, []
         self.exams += 1
 
     def reader(self) -> StudentForCausalLM:
-        """The student as it is now, with layers of its own and weights as they are kept."""
+        """The student as it is now, with separate layers, and with weights of the precision that is saved."""
         apart = untied(self.model, self.settings.spare)
-        for weight in apart.parameters():  # and no buffers, which are not kept but made anew
+        for weight in apart.parameters():  # not buffers, which are never saved
             weight.data = weight.data.to(getattr(torch, self.settings.kept)).float()
         return apart
 
 
 def _cross_entropy(logits: list[Tensor], wanted: Tensor) -> Tensor:
+    """Cross-entropy of the characters at each level, averaged over levels."""
     n = logits[0].shape[-1]
     each = [nn.functional.cross_entropy(x.reshape(-1, n), wanted[:, i].reshape(-1)) for i, x in enumerate(logits)]
     return torch.stack(each).mean()

@@ -1,11 +1,11 @@
-"""The words of a student, and where they stand: what its tokens are numbered by and what it is told about a text.
+"""The words of a student and their numbers, and what follows from the place of a word in a text.
 
     <BOOK>  AB>KL  CA>MI ...   BC DA   <THINK> <THINK> <THINK>   pq rs                  composite: a rule is one word
     <BOOK>  AB KL  CA MI ...  <READ>  BC DA   <THINK> <THINK> <THINK>   pq rs           pairs: a rule is two words
     <BOOK>  A B K L  C A M I ...  <READ>  B C D A   <THINK> x 5   p q r s               letters: a rule is four words
 
 Words are numbered alphabet by alphabet, those of the output first, then come the special ones, then rules if they are
-words. Both characters of a bigram stand at one position; where each is a word it is told to be the first or the second.
+words. Both characters of a bigram have one position; where each is a word, it knows whether it is the first or second.
 
 Legend: B batch, T tokens, n characters, L words of a string.
 """
@@ -21,13 +21,12 @@ from transformers import LlamaConfig
 
 from openbook.base.errors import InputError
 
-# what a token is; the last: a word of the left side of a rule that is not one word
-KINDS = ("book", "rule", "given", "slot", "left")
-SPECIAL = ("<PAD>", "<UNK>", "<BOOK>", "<THINK>", "<READ>")  # the last: where a rule is several words
+KINDS = ("book", "rule", "given", "slot", "left")  # of a token; `left`: on the left side of a rule of several words
+SPECIAL = ("<PAD>", "<UNK>", "<BOOK>", "<THINK>", "<READ>")  # the last only where a rule is several words
 
 
 class StudentConfig(LlamaConfig):
-    """A Llama's config, with the task that its vocabulary is made for."""
+    """The config of a Llama, with the task that its vocabulary is made for."""
 
     model_type = "openbook_student"
 
@@ -35,7 +34,7 @@ class StudentConfig(LlamaConfig):
     chars: int = 8
     text: str = "composite"  # or "pairs", or "letters"
     stride: int = 4  # positions from one bigram to the next
-    lag: bool = False
+    lag: bool = False  # whether each level stands half a bigram to the right of the one before
     embedding_std: float = 0.5
 
     @property
@@ -45,22 +44,22 @@ class StudentConfig(LlamaConfig):
 
     @property
     def unit(self) -> int:
-        """Characters in a word of a string."""
+        """Number of characters in a word of a string."""
         return 1 if self.text == "letters" else 2
 
     @property
     def alphabet(self) -> int:
-        """Words of a string of one level."""
+        """Number of different words in the strings of one level."""
         return self.chars**self.unit
 
     @property
     def outputs(self) -> int:
-        """Tokens that have a logit."""
+        """Number of tokens that have a logit."""
         return self.vocab_size if self.writes else self.alphabet
 
     @property
     def first_special(self) -> int:
-        """The token of padding, the first that is special: words of d+1 levels come before it."""
+        """The token of padding, the first special one: words of d+1 levels come before it."""
         return self.alphabet * (self.depth + 1)
 
     @property
@@ -81,6 +80,7 @@ class StudentConfig(LlamaConfig):
         return (characters * self._place_values(characters)).sum(-1)
 
     def _place_values(self, beside: Tensor) -> Tensor:
+        """What each character of a word counts in its number, on the device of a tensor."""
         return self.chars ** torch.arange(self.unit - 1, -1, -1, device=beside.device)
 
 
@@ -127,7 +127,7 @@ class Geometry:
         word = ids < config.first_special
         self.padding = ids == config.first_special
         given = (ids >= size) & word
-        number = torch.zeros_like(ids)  # of a word in its rule
+        number = torch.zeros_like(ids)  # the number of a word in its rule
         if config.writes:  # words stand in the book too: the given string is what follows it, up to the first thought
             read, thought = ((ids == config.special(mark)).cumsum(1) > 0 for mark in ("<READ>", "<THINK>"))
             given = word & read & ~thought
@@ -152,13 +152,13 @@ class Geometry:
         self.half = torch.where(self.inside, within, number) % halves  # of its bigram
         self.first = self.inside & (self.place == 0)
         self.last = self.inside & (self.place == length // halves - 1)
-        self.alone = int(self.apart.sum(1).min())  # so many tokens at the start of every row see only themselves
+        self.alone = int(self.apart.sum(1).min())  # this many tokens at the start of every row see only themselves
         lag = self.segment * (config.stride // 2) if config.lag else 0
         book = (~self.padding).cumsum(1) - 1 if config.writes else 0
         self.positions = torch.where(self.inside, (self.place + 1) * config.stride + lag, book)
 
     def at(self, places: Tensor) -> Geometry:
-        """The same for words that stand in place of others, at these places of the rows: [B, Q]."""
+        """The same for words that take the place of others, at these places of the rows: [B, Q]."""
         chosen = copy.copy(self)
         for name, value in vars(self).items():
             if isinstance(value, Tensor):
@@ -166,7 +166,7 @@ class Geometry:
         return chosen
 
     def mask(self, dtype: torch.dtype) -> Tensor:
-        """Who sees whom, [B, 1, T, T]: all that came before and is no padding; what is kept apart only itself."""
+        """Which tokens each token attends to, [B, 1, T, T]: earlier ones that are no padding; a rule only to itself."""
         length = self.apart.shape[1]
         itself = torch.eye(length, dtype=torch.bool, device=self.apart.device)
         earlier = torch.ones_like(itself).tril() & ~self.apart[:, :, None] & ~self.padding[:, None, :]

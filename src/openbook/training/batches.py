@@ -1,8 +1,8 @@
 """Batches: from positions of training to padded tensors.
 
 The position travels in the sampler's index. A batch of the data loader is one optimiser step of one process; it is
-encoded at once, sorted by length and cut into micro-batches, so that short examples do not pay for long ones and yet
-the step holds exactly the positions it should. All of it also works inside a training loop of your own:
+encoded at once, sorted by length and cut into micro-batches, so that short examples are not padded to the length of
+long ones, and yet the step has exactly its positions. All of it also works inside a training loop of your own:
 
     steps = Steps(plan.total, batch_size=64)
     loader = DataLoader(PositionDataset(plan, encoder), batch_sampler=steps, collate_fn=Collator(pad_id, micro=8))
@@ -57,12 +57,16 @@ class PositionDataset(Dataset):
 
 
 def items(encoded: Encoded, positions: Sequence[int]) -> list[Item]:
+    """The examples of an encoded batch, one by one, with their positions."""
     rows = zip(positions, encoded.ids, encoded.labels, encoded.kinds, strict=True)
     return [Item(int(position), ids, labels, kinds) for position, ids, labels, kinds in rows]
 
 
 class Steps(Sampler):
-    """The positions of every optimiser step, one process's share of each: position = step · batch size + place."""
+    """The positions of every optimiser step, and of these the share of one process.
+
+    Position = step · batch size + place in the step.
+    """
 
     def __init__(self, total: int, batch_size: int, process: int = 0, processes: int = 1, first_step: int = 0) -> None:
         if batch_size < 1 or batch_size % processes:
@@ -99,29 +103,22 @@ class Collator:
         return {"micro_batches": micro, "targets": targets, "tokens": tokens, "positions": positions}
 
     def pad(self, batch: Sequence[Item]) -> dict[str, Tensor]:
-        longest = max(len(item.ids) for item in batch)
-        ids = np.full((len(batch), longest), self.pad_id, np.int64)
-        labels = np.full((len(batch), longest), IGNORED, np.int64)
-        answers = np.zeros((len(batch), longest), bool)
-        mask = np.zeros((len(batch), longest), np.int64)
-        for row, item in enumerate(batch):
-            size = len(item.ids)
-            ids[row, :size], labels[row, :size], mask[row, :size] = item.ids, item.labels, 1
-            answers[row, :size] = item.kinds == CODE[Kind.ANSWER]
-        positions = np.array([item.position for item in batch])
+        """Items as tensors of the length of the longest; `answers` marks the tokens of the answer."""
+        shape = (len(batch), max(len(item.ids) for item in batch))
         arrays = {
-            "input_ids": ids,
-            "labels": labels,
-            "attention_mask": mask,
-            "answers": answers,
-            "positions": positions,
+            "input_ids": np.full(shape, self.pad_id, np.int64),
+            "labels": np.full(shape, IGNORED, np.int64),
+            "attention_mask": np.zeros(shape, np.int64),
+            "answers": np.zeros(shape, bool),
         }
+        for row, item in enumerate(batch):
+            columns = (item.ids, item.labels, 1, item.kinds == CODE[Kind.ANSWER])
+            for array, column in zip(arrays.values(), columns, strict=True):
+                array[row, : len(item.ids)] = column
+        arrays["positions"] = np.array([item.position for item in batch])
         return {name: torch.from_numpy(array) for name, array in arrays.items()}
 
 
 def pad_id_of(tokenizer: Any) -> int:
-    """A token to pad with. It never carries loss, so any will do where the tokenizer names none."""
-    for token in (tokenizer.pad_token_id, tokenizer.eos_token_id):
-        if token is not None:
-            return token
-    return 0
+    """The token to pad with. It never carries loss, so any will do if the tokenizer names none."""
+    return next((token for token in (tokenizer.pad_token_id, tokenizer.eos_token_id) if token is not None), 0)

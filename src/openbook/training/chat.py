@@ -1,7 +1,7 @@
-"""What stands around a prompt and a completion: a chat template's turns, or just the special tokens.
+"""The text around a prompt and a completion: that of a chat template, or only the special tokens.
 
-A template is rendered once with two markers in place of the texts; what it puts before, between and after them is then
-tokenised like any other fragment. A template that loses the markers cannot be masked, and is refused.
+A template is rendered once with two markers in place of the texts. What it puts before, between and after them is then
+tokenised like any other fragment. A template that changes the markers is refused, because no mask can be made for it.
 """
 
 from __future__ import annotations
@@ -29,15 +29,16 @@ class Frame:
 
 
 def date_of_now() -> str:
+    """The current date, such as 2026-01-31."""
     return datetime.date.today().isoformat()
 
 
 def frame_of(tokenizer: Any, history: History | None, chat: bool, today: str | None = None) -> Frame:
     """The frame for one example; without a chat template, the tokenizer's own start and end tokens.
 
-    `history` is what was said before in a conversation, which has each message on a line of its own then, or None for a
-    prompt and a completion, which stand as they are. `today` (such as 2026-01-31) is what a template that asks for the
-    date is told, if not that of now.
+    `history` has the earlier messages of a conversation; without a template, each is on a line of its own. It is None
+    for a prompt and a completion alone. `today` (such as 2026-01-31) is the date that a template inserts; the current
+    date by default.
     """
     if chat:
         return _chat_frame(tokenizer, history or (), datetime.date.fromisoformat(today or date_of_now()))
@@ -47,8 +48,7 @@ def frame_of(tokenizer: Any, history: History | None, chat: bool, today: str | N
 
 def _start(tokenizer: Any) -> str:
     """The special tokens that the tokenizer puts before a text, as text (a beginning-of-text token, or nothing)."""
-    plain = tokenizer("x", add_special_tokens=False)["input_ids"]
-    full = tokenizer("x")["input_ids"]
+    plain, full = tokenizer("x", add_special_tokens=False)["input_ids"], tokenizer("x")["input_ids"]
     if not plain:  # a vocabulary without this letter and without a token for what it does not know
         return tokenizer.bos_token if tokenizer.bos_token_id in full else ""
     before = full[: len(full) - len(plain)] if full[-len(plain) :] == plain else full[: full.index(plain[0])]
@@ -56,6 +56,7 @@ def _start(tokenizer: Any) -> str:
 
 
 def _chat_frame(tokenizer: Any, history: History, today: datetime.date) -> Frame:
+    """What the tokenizer's chat template puts around the prompt and the completion after some messages."""
     messages = [{"role": role, "content": content} for role, content in history]
     messages += [{"role": "user", "content": _PROMPT}, {"role": "assistant", "content": _COMPLETION}]
     if not getattr(tokenizer, "chat_template", None):
@@ -67,8 +68,8 @@ def _chat_frame(tokenizer: Any, history: History, today: datetime.date) -> Frame
         raise InputError(f"the chat template cannot write a user message with an answer: {error}") from error
     if text.count(_PROMPT) != 1 or text.count(_COMPLETION) != 1 or text.index(_PROMPT) > text.index(_COMPLETION):
         raise InputError(
-            "the chat template does not keep prompt and completion as they are, so the completion cannot be told from "
-            "the rest and no loss mask can be made: set chat to false, or use another template"
+            "the chat template changes prompt or completion, so it is not known where the completion is and no loss "
+            "mask can be made: set chat to false, or use another template"
         )
     before, _, rest = text.partition(_PROMPT)
     between, _, end = rest.partition(_COMPLETION)

@@ -7,7 +7,7 @@
         manifest.json          SHA-256 of the files above
 
 A checkpoint is written into a folder beside its place, synced, hashed and renamed, so under its own name it is whole or
-not there. On resuming, the newest one whose hashes hold is used; a broken or partial one is named and passed over.
+not there. A run goes on from the newest checkpoint whose hashes hold; damaged ones are passed over and reported.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from safetensors.torch import load_file, save_file
 from openbook.base.errors import InputError, MachineError
 from openbook.base.files import file_hash, written_aside
 
-KEPT = 2  # the newest, and the one before it should the newest be damaged
-SPARE = 1.1  # free space wanted, as a multiple of what a checkpoint takes
+KEPT = 2  # the newest checkpoint, and the one before it in case the newest is damaged
+SPARE = 1.1  # free space that must be there, as a multiple of the size of a checkpoint
 _RNG = "rng."
 
 
@@ -57,8 +57,9 @@ def save(
     """
     weights = _weights(model)
     moments, plain = _split(optimizer.state_dict())
-    states = {name: state[None] for name, state in generator_states().items()} if generators is None else generators
-    moments |= {_RNG + name: state.contiguous() for name, state in states.items()}
+    if generators is None:
+        generators = {name: state[None] for name, state in generator_states().items()}
+    moments |= {_RNG + name: state.contiguous() for name, state in generators.items()}
     folder.mkdir(parents=True, exist_ok=True)
     _check_space(folder, sum(t.numel() * t.element_size() for t in [*weights.values(), *moments.values()]))
     target = folder / name_of(step)
@@ -66,7 +67,8 @@ def save(
         aside.mkdir()
         save_file(weights, aside / "model.safetensors")
         save_file(moments, aside / "optimizer.safetensors")
-        state = {"step": step, "optimizer": plain, "scheduler": scheduler.state_dict(), **extra}
+        rates = {} if scheduler is None else scheduler.state_dict()
+        state = {"step": step, "optimizer": plain, "scheduler": rates, **extra}
         (aside / "state.json").write_text(json.dumps(state))
         hashes = {path.name: file_hash(path) for path in sorted(aside.iterdir())}
         (aside / "manifest.json").write_text(json.dumps(hashes))
@@ -77,6 +79,7 @@ def save(
 
 
 def name_of(step: int) -> str:
+    """The name of a step's checkpoint."""
     return f"step-{step:08d}"
 
 
@@ -90,14 +93,11 @@ def generator_states() -> dict[str, torch.Tensor]:
 
 def _weights(model: Any) -> dict[str, torch.Tensor]:
     """The state dict with tied tensors kept once; loading ties them again."""
-    weights: dict[str, torch.Tensor] = {}
-    seen: set[tuple[int, torch.Size]] = set()
-    for name, tensor in model.state_dict().items():
-        where = (tensor.data_ptr(), tensor.shape)
-        if where not in seen:
-            seen.add(where)
-            weights[name] = tensor.contiguous()
-    return weights
+    first: dict[tuple[int, torch.Size], str] = {}
+    state = model.state_dict()
+    for name, tensor in state.items():
+        first.setdefault((tensor.data_ptr(), tensor.shape), name)
+    return {name: state[name].contiguous() for name in first.values()}
 
 
 def _split(state: dict[str, Any]) -> tuple[dict[str, torch.Tensor], dict[str, Any]]:
@@ -126,6 +126,7 @@ def _joined(tensors: dict[str, torch.Tensor], plain: dict[str, Any]) -> dict[str
 
 
 def _check_space(folder: Path, size: int) -> None:
+    """Refuse to write a checkpoint of this many bytes where there is no room for it."""
     free = shutil.disk_usage(folder).free
     if free < size * SPARE:
         raise MachineError(
@@ -135,27 +136,27 @@ def _check_space(folder: Path, size: int) -> None:
 
 
 def _complete(folder: Path) -> Iterator[Path]:
+    """The checkpoints in a folder that were written to their end; what is in them may be damaged since."""
     return (path for path in folder.glob("step-*") if path.is_dir() and path.name.removeprefix("step-").isdigit())
 
 
 def unfinished(folder: Path) -> list[str]:
-    """Checkpoints that a killed process was still writing; they are never used, and removed by the next save."""
+    """Checkpoints that a process was still writing when it was killed. They are never used."""
     return sorted(path.name for path in folder.glob(".step-*.writing"))
 
 
 def at(path: Path) -> Checkpoint:
-    """The checkpoint in a folder; one that is damaged is refused."""
+    """The checkpoint in a folder; a damaged one is refused."""
     if (problem := _damage(path)) is not None:
         raise InputError(f"{path} is not a whole checkpoint: {problem}")
     return Checkpoint(path, int(path.name.removeprefix("step-")))
 
 
 def newest(folder: Path) -> Checkpoint | None:
-    """The newest checkpoint that is whole; None when there is none at all."""
+    """The newest checkpoint that is whole; None if there are no checkpoints at all."""
     passed_over: list[str] = []
     for path in sorted(_complete(folder), reverse=True):
-        problem = _damage(path)
-        if problem is None:
+        if (problem := _damage(path)) is None:
             return Checkpoint(path, int(path.name.removeprefix("step-")), passed_over)
         passed_over.append(f"{path.name}: {problem}")
     if passed_over:
@@ -164,6 +165,7 @@ def newest(folder: Path) -> Checkpoint | None:
 
 
 def _damage(path: Path) -> str | None:
+    """What is wrong with a checkpoint, if anything is."""
     try:
         hashes = json.loads((path / "manifest.json").read_text())
         for name, expected in hashes.items():
@@ -176,11 +178,12 @@ def _damage(path: Path) -> str | None:
 
 
 def read_state(start: Checkpoint) -> dict[str, Any]:
+    """The step, the scheduler, the counters and whatever else is not a tensor."""
     return json.loads((start.folder / "state.json").read_text())
 
 
 def check_fits(start: Checkpoint, model: Any) -> None:
-    """Refuse a checkpoint of a model of another shape, before anything of a run is touched."""
+    """Refuse a checkpoint of a model with other weights or other shapes of them."""
     own = {name: list(tensor.shape) for name, tensor in _weights(model).items()}
     with safe_open(start.folder / "model.safetensors", "pt") as file:
         saved = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118 - not a dictionary
@@ -195,21 +198,16 @@ def check_fits(start: Checkpoint, model: Any) -> None:
 
 def load_weights(start: Checkpoint, model: Any) -> None:
     """Put the checkpoint's weights into the model; tied weights follow."""
-    missing, unexpected = model.load_state_dict(load_file(start.folder / "model.safetensors"), strict=False)
-    absent = set(missing) - _tied_names(model)
-    if absent or unexpected:
-        raise InputError(f"{start.folder} does not fit the model: {sorted(absent | set(unexpected))[:3]}")
+    check_fits(start, model)
+    model.load_state_dict(load_file(start.folder / "model.safetensors"), strict=False)  # tied weights are saved once
 
 
-def _tied_names(model: Any) -> set[str]:
-    return set(model.state_dict()) - set(_weights(model))
-
-
-def load_optimizer(start: Checkpoint, optimizer: Any, scheduler: Any) -> None:
+def load_optimizer(start: Checkpoint, optimizer: Any, scheduler: Any = None) -> None:
+    """Put the checkpoint's moments into the optimiser and, if there is a scheduler, its state into that."""
     state = read_state(start)
-    tensors = load_file(start.folder / "optimizer.safetensors")
-    optimizer.load_state_dict(_joined(tensors, state["optimizer"]))
-    scheduler.load_state_dict(state["scheduler"])
+    optimizer.load_state_dict(_joined(load_file(start.folder / "optimizer.safetensors"), state["optimizer"]))
+    if scheduler is not None:
+        scheduler.load_state_dict(state["scheduler"])
 
 
 def processes_of(start: Checkpoint) -> int:
@@ -219,7 +217,7 @@ def processes_of(start: Checkpoint) -> int:
 
 
 def load_generators(start: Checkpoint, process: int = 0) -> None:
-    """Put back one process's generators; one that was not there takes the place of another, and goes on from it."""
+    """Restore the random generators of a process; one that was not there then gets the state of another."""
     with safe_open(start.folder / "optimizer.safetensors", "pt") as file:
         for name in file.keys():  # noqa: SIM118 - not a dictionary
             if name.startswith(_RNG):

@@ -1,4 +1,4 @@
-"""What is looked at before a run begins: whether it can be learned from, whether it fits, and what should be known."""
+"""Checks before a run starts: whether its examples can be learned and fit into the window, and what to warn of."""
 
 from __future__ import annotations
 
@@ -20,20 +20,21 @@ from openbook.training.config import RunConfig
 from openbook.training.encode import Encoder, is_unknown
 from openbook.training.shipped import shipped_readers
 
-SEEN = 0.01  # share of an exam that training has seen, above which it is said
+SEEN = 0.01  # the user is warned if training has seen a larger share of the exam than this
+CHUNK = 512  # examples that are checked at a time
 
 
-@dataclass(frozen=True)
+@dataclass
 class Fit:
-    """What of the examples does not fit into the model's window with as much of the book open as there ever is."""
+    """How much of some examples does not fit into the model's window when as much of the book is open as ever."""
 
-    examples: int  # looked at
-    pieces: int = 0  # of the book that are left out, those that are not needed first
-    prompts: int = 0  # cut at their start
+    examples: int  # that were checked
+    pieces: int = 0  # pieces of the book that are left out, starting with those that are not needed
+    prompts: int = 0  # prompts that are cut at their start
     unknown: int = 0  # examples whose target has words that the vocabulary lacks
 
     def warnings(self, window: int | None) -> list[str]:
-        """What does not fit, in sentences."""
+        """A sentence for each kind of thing that does not fit."""
         lines = []
         if self.pieces:
             lines.append(
@@ -51,21 +52,19 @@ class Fit:
 def check_targets(
     source: Source, encoder: Encoder, curriculum: Curriculum, count: int, bar: Bar = no_bar, learned: bool = True
 ) -> Fit:
-    """Encode a user's first `count` examples with the book closed and, if it ever is, open, to see whether they fit.
+    """Encode the first `count` examples with the book closed and as open as it ever is, and see whether they fit.
 
-    One that has no target or whose target does not fit is named now and not after hours of training; if it is to be
-    `learned`, so is one with words that the vocabulary lacks. Examples of the task are all alike: a few will do.
+    An example without an answer, or with a completion that does not fit, is refused now and not after hours of
+    training. If the examples are to be `learned`, so is one with words that the vocabulary lacks.
     """
-    chunk = 512
-    count = min(count, chunk) if source.uniform else min(count, len(source))
+    count = min(count, CHUNK) if source.uniform else min(count, len(source))  # of those that are alike, a few will do
     words = min(rate for _, rate in curriculum.silence.points)  # thoughts take most room when they are least silent
     widest_book = {"silence": Schedule.parse(words), "wrong": False, "drop": Schedule.parse(0)}
     plan = SamplingPlan(source, curriculum.model_copy(update=widest_book))
-    ever_open = not always_closed(curriculum)
     fit = Fit(count)
     with bar("checking", count) as advance:
-        for start in range(0, count, chunk):
-            positions = np.arange(start, min(start + chunk, count))
+        for start in range(0, count, CHUNK):
+            positions = np.arange(start, min(start + CHUNK, count))
             name = plan.namer(positions)
             shelf, opened = plan.at(positions)
             closed = encoder.encode(shelf, replace(opened, slots=np.full_like(opened.slots, NONE)), name)
@@ -82,13 +81,10 @@ def check_targets(
                     f"{where}: {unknown.max()} target tokens are not in the model's vocabulary and would be learned as "
                     f"{encoder.tokenizer.unk_token}: use a model whose tokenizer knows them (see `openbook mask`)"
                 )
-            widest = encoder.encode(shelf, opened, name) if ever_open else closed
-            fit = Fit(
-                count,
-                fit.pieces + widest.dropped_pieces,
-                fit.prompts + widest.cut_prompts,
-                fit.unknown + int((unknown > 0).sum()),
-            )
+            widest = closed if always_closed(curriculum) else encoder.encode(shelf, opened, name)
+            fit.pieces += widest.dropped_pieces
+            fit.prompts += widest.cut_prompts
+            fit.unknown += int((unknown > 0).sum())
             advance(len(positions))
     return fit
 
@@ -102,11 +98,12 @@ def _spelt(shelf: Shelf, tokenizer: Any, among: NDArray[np.bool_]) -> NDArray[np
 
 
 def always_closed(curriculum: Curriculum) -> bool:
+    """Whether the book is closed in all of training."""
     return all(rate == 1 for _, rate in curriculum.drop.points)
 
 
 def check_kept(config: RunConfig, folder: Path) -> None:
-    """Refuse to replace a folder that holds what the run starts from."""
+    """Refuse to replace a folder that contains the model or the data of the run."""
     sources = {"model.path": config.model.path, "data": config.data, "exam.data": config.exam.data}
     for name, path in sources.items():
         if path is None or not (Path(path).exists() or str(path) in shipped_readers()):
@@ -116,24 +113,24 @@ def check_kept(config: RunConfig, folder: Path) -> None:
 
 
 def check_moments(config: RunConfig, recorded: RunConfig) -> None:
-    """Refuse to go on with another optimiser or other frozen weights: a checkpoint has the moments of the former."""
+    """Refuse to go on with another optimiser or other frozen weights: the checkpoint keeps the old moments."""
     for key in ("optimizer", "freeze"):
         before, now = getattr(recorded.training, key), getattr(config.training, key)
         if before != now:
             raise InputError(
-                f"training.{key} was {before} and is {now}: a checkpoint cannot go on with that, begin a run of its own"
+                f"training.{key} was {before} and is {now}: a checkpoint cannot go on with that, so start a new run"
             )
 
 
 def warnings_of(
     config: RunConfig, source: Source, fit: Fit, exam_fit: Fit | None, window: int | None, seen: float
 ) -> list[str]:
-    """What does not stop a run, but should be known to whoever reads its figures; `exam_fit`: of an exam's own file."""
+    """What does not stop a run, but matters to whoever reads its results; `exam_fit` is that of an exam's own file."""
     lines = []
     if not source.has_books and not always_closed(config.curriculum):
         lines.append(
             "no record has a privileged_context, so there is no book to close: this is plain fine-tuning (rename the "
-            "column that holds the book, or say --curriculum no-context)"
+            "column that holds the book, or give --curriculum no-context)"
         )
     lines += fit.warnings(window)
     if exam_fit is not None:

@@ -27,6 +27,7 @@ IGNORED = -100  # the label of a token without loss
 
 Tokens = NDArray[np.int64]
 Loss = Literal["completion", "answer", "everything"]
+Costs = tuple[Fragments, NDArray[np.uint8], Tokens, Tokens, Tokens]  # see `Encoder._costs`
 _CARRIES_LOSS = np.array([kind in COMPLETION_KINDS for kind in Kind])
 _WITH_LOSS = {
     "completion": _CARRIES_LOSS,
@@ -51,6 +52,7 @@ class Encoded:
 
     @functools.cached_property
     def flat_labels(self) -> Tokens:
+        """The token itself where there is loss, else `IGNORED`: [T]."""
         return np.where(self.with_loss[self.flat_kinds], self.flat_ids, IGNORED)
 
     def split(self, flat: NDArray[Any]) -> list[NDArray[Any]]:
@@ -60,14 +62,17 @@ class Encoded:
 
     @property
     def ids(self) -> list[Tokens]:
+        """The tokens of each example."""
         return self.split(self.flat_ids)
 
     @property
     def kinds(self) -> list[NDArray[np.uint8]]:
+        """The kind of each token, for each example."""
         return self.split(self.flat_kinds)
 
     @property
     def labels(self) -> list[Tokens]:
+        """The labels of each example."""
         return self.split(self.flat_labels)
 
 
@@ -102,32 +107,27 @@ class TokenTable:
                 break
         return row[len(head) :]
 
-    def update(self) -> None:
-        """Tokenise what the bank has learned since."""
-        new = self.bank.texts[len(self.sizes) :]
-        if new:
-            self.flat, self.starts, self.sizes = _append(self.flat, self.starts, self.sizes, self.tokenize(new))
-
     def with_local(self, local: list[str]) -> tuple[Tokens, Tokens, Tokens]:
-        """flat, starts, sizes with the texts of one shelf after those of the bank."""
-        self.update()
-        if not local:
-            return self.flat, self.starts, self.sizes
-        return _append(self.flat, self.starts, self.sizes, self.tokenize(local))
+        """flat, starts, sizes with the texts of one shelf after those of the bank, whose new texts are tokenised."""
+        if new := self.bank.texts[len(self.sizes) :]:
+            self.flat, self.starts, self.sizes = self._with(new)
+        return self._with(local) if local else (self.flat, self.starts, self.sizes)
+
+    def _with(self, texts: list[str]) -> tuple[Tokens, Tokens, Tokens]:
+        """flat, starts, sizes with some texts after those of the table."""
+        rows = self.tokenize(texts)
+        sizes = np.array([len(row) for row in rows], dtype=np.int64)
+        starts = len(self.flat) + np.cumsum(sizes) - sizes
+        flat = np.fromiter((token for row in rows for token in row), dtype=np.int64, count=int(sizes.sum()))
+        return np.append(self.flat, flat), np.append(self.starts, starts), np.append(self.sizes, sizes)
 
 
 def is_unknown(tokenizer: Any, tokens: Tokens) -> NDArray[np.bool_]:
-    """Which tokens stand for words that the vocabulary lacks; GPT-2's stands for the end of a text as well."""
+    """Which tokens stand for words that the vocabulary lacks. GPT-2 has one token for these and for the end of a text,
+    which says nothing about words."""
     if tokenizer.unk_token_id in (None, tokenizer.eos_token_id, tokenizer.pad_token_id):
         return np.zeros(tokens.shape, bool)
     return tokens == tokenizer.unk_token_id
-
-
-def _append(flat: Tokens, starts: Tokens, sizes: Tokens, rows: list[list[int]]) -> tuple[Tokens, Tokens, Tokens]:
-    new_sizes = np.array([len(row) for row in rows], dtype=np.int64)
-    new_starts = len(flat) + np.concatenate([[0], np.cumsum(new_sizes)[:-1]]).astype(np.int64)
-    new_flat = np.fromiter((token for row in rows for token in row), dtype=np.int64, count=int(new_sizes.sum()))
-    return np.concatenate([flat, new_flat]), np.concatenate([starts, new_starts]), np.concatenate([sizes, new_sizes])
 
 
 def _anchors(tokenizer: Any) -> list[tuple[str, list[int]]]:
@@ -163,8 +163,10 @@ class Encoder:
         self.table = TokenTable(tokenizer, bank)
         self.chat = bool(getattr(tokenizer, "chat_template", None)) if chat is None else chat
         self.today = today or date_of_now()
-        self.frame: Frame = frame_of(tokenizer, None, self.chat, self.today)
-        self._frames: dict[Any, Frame] = {None: self.frame}
+        self._frames: dict[Any, Frame] = {
+            history: frame_of(tokenizer, history, self.chat, self.today) for history in (None, ())
+        }
+        self.frame: Frame = self._frames[None]
         self.loss, self.with_loss = loss, _WITH_LOSS[loss]
         self.start = bank.number(tokenizer.bos_token or tokenizer.eos_token or "")
 
@@ -174,16 +176,12 @@ class Encoder:
 
     @property
     def dated(self) -> bool:
-        """Whether the chat template tells the date."""
+        """Whether the chat template inserts the date."""
         return frame_of(self.tokenizer, None, self.chat, "1999-12-31") != self.frame
 
     def encode(self, shelf: Shelf, opened: Opened, name: Callable[[int], str] = "example {}".format) -> Encoded:
-        """Tokens and kinds of every example; `name` says which example a complaint is about."""
-        fragments, kinds, cost, flat, starts = self._costs(shelf, opened, name)
-        dropped = 0
-        if self.max_length is not None and ((excess := cost.sum(1) - self.max_length) > 0).any():
-            opened, dropped = self._shed(shelf, opened, cost, excess)
-            fragments, kinds, cost, flat, starts = self._costs(shelf, opened, name)
+        """Tokens and kinds of every example; `name` is how error messages call an example."""
+        _, dropped, (fragments, kinds, cost, flat, starts) = self._fit(shelf, opened, name)
         kept = np.flatnonzero(cost)
         chosen, lengths = fragments.reshape(-1)[kept], cost.reshape(-1)[kept]
         ends = np.cumsum(lengths)
@@ -194,15 +192,19 @@ class Encoder:
 
     def fitted(self, shelf: Shelf, opened: Opened, name: Callable[[int], str] = "example {}".format) -> Opened:
         """What is left open where not all of it fits into the window."""
-        cost = self._costs(shelf, opened, name)[2]
-        if self.max_length is None or not ((excess := cost.sum(1) - self.max_length) > 0).any():
-            return opened
-        return self._shed(shelf, opened, cost, excess)[0]
+        return self._fit(shelf, opened, name)[0]
 
-    def _costs(
-        self, shelf: Shelf, opened: Opened, name: Callable[[int], str]
-    ) -> tuple[Fragments, NDArray[np.uint8], Tokens, Tokens, Tokens]:
-        """The fragments of each example in order, their kinds and how many tokens each has, [B, F]; and all tokens.
+    def _fit(self, shelf: Shelf, opened: Opened, name: Callable[[int], str]) -> tuple[Opened, int, Costs]:
+        """What is left open in the window, how many pieces were closed for that, and the fragments of it all."""
+        costs = self._costs(shelf, opened, name)
+        if self.max_length is None or not ((excess := costs[2].sum(1) - self.max_length) > 0).any():
+            return opened, 0, costs
+        opened, dropped = self._shed(shelf, opened, costs[2], excess)
+        return opened, dropped, self._costs(shelf, opened, name)
+
+    def _costs(self, shelf: Shelf, opened: Opened, name: Callable[[int], str]) -> Costs:
+        """The fragments of each example in order, their kinds and how many tokens each has, [B, F]; then all tokens,
+        and where those of each fragment start.
 
         A completion without tokens is refused. One that nothing stands before gets a start token: its first token
         would have no prediction otherwise, and so no loss.
@@ -216,13 +218,12 @@ class Encoder:
         completion = cost[:, -1 - shelf.completion.shape[1] :]  # and the end token
         empty = completion[:, :-1].sum(1) == 0
         if empty.any():
-            row = int(np.flatnonzero(empty)[0])
-            raise InputError(f"{name(row)}: the completion has no tokens, so there is nothing to learn from it")
+            where = name(int(empty.argmax()))
+            raise InputError(f"{where}: the completion has no tokens, so there is nothing to learn from it")
         bare = completion.sum(1) == cost.sum(1)
         if bare.any():
             if self.start == NONE:
-                row = int(np.flatnonzero(bare)[0])
-                raise InputError(f"{name(row)}: nothing stands before the completion: give it a prompt")
+                raise InputError(f"{name(int(bare.argmax()))}: nothing stands before the completion: give it a prompt")
             fragments[bare, 0], cost[bare, 0] = self.start, sizes[self.start]
         return fragments, kinds, cost, flat, starts
 
@@ -237,32 +238,24 @@ class Encoder:
         headings = np.where(any_open | shelf.keep_headings[:, None], shelf.headings, NONE)
         book = np.concatenate([headings[..., None], open_pieces], axis=-1).reshape(batch, sections * (longest + 1))
         after = np.where((book != NONE).any(1), shelf.after, NONE)[:, None]
-        completion = silenced(shelf, opened, self.think)
-        parts = [before, shelf.preamble, book, after, shelf.prompt, between, completion, end]
-        fragments = np.concatenate(parts, axis=1)
         is_piece = np.tile(np.arange(longest + 1) > 0, sections)
-        kinds = np.concatenate(
-            [
-                np.full(before.shape, CODE[Kind.PREAMBLE]),
-                np.full(shelf.preamble.shape, CODE[Kind.PREAMBLE]),
-                np.broadcast_to(np.where(is_piece, CODE[Kind.PIECE], CODE[Kind.HEADING]), book.shape),
-                np.full(after.shape, CODE[Kind.HEADING]),
-                np.full(shelf.prompt.shape, CODE[Kind.PROMPT]),
-                np.full(between.shape, CODE[Kind.PREAMBLE]),
-                shelf.kinds,
-                np.full(end.shape, CODE[Kind.WORDS]),
-            ],
-            axis=1,
-        ).astype(np.uint8)
+        blocks: list[tuple[Any, Any]] = [
+            (before, CODE[Kind.PREAMBLE]),
+            (shelf.preamble, CODE[Kind.PREAMBLE]),
+            (book, np.where(is_piece, CODE[Kind.PIECE], CODE[Kind.HEADING])),
+            (after, CODE[Kind.HEADING]),
+            (shelf.prompt, CODE[Kind.PROMPT]),
+            (between, CODE[Kind.PREAMBLE]),
+            (silenced(shelf, opened, self.think), shelf.kinds),
+            (end, CODE[Kind.WORDS]),
+        ]
+        fragments = np.concatenate([block for block, _ in blocks], axis=1)
+        kinds = np.concatenate([np.broadcast_to(kind, block.shape) for block, kind in blocks], axis=1).astype(np.uint8)
         return shelf, fragments, kinds
 
     def frame_of(self, history: History | None) -> Frame:
         """What stands around an example; that of a conversation without earlier messages is made once."""
-        if history:
-            return frame_of(self.tokenizer, history, self.chat, self.today)
-        if history not in self._frames:
-            self._frames[history] = frame_of(self.tokenizer, history, self.chat, self.today)
-        return self._frames[history]
+        return self._frames.get(history) or frame_of(self.tokenizer, history, self.chat, self.today)
 
     def _framed(self, shelf: Shelf, name: Callable[[int], str]) -> tuple[Shelf, Fragments, Fragments, Fragments]:
         """What the chat template puts before the prompt, between prompt and completion, and at the end: [B, 1] each."""

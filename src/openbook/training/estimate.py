@@ -1,4 +1,4 @@
-"""What a run will take, before it is begun: steps, tokens, parameters and memory."""
+"""What a run will need, before it starts: steps, tokens, parameters and memory."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from openbook.training.families import family_of, llama_shape
 from openbook.training.models import check_window, freeze, load_shape, load_tokenizer, make_tokenizer, window_of
 from openbook.training.sources import plan_for, sources_of
 
-PROBED = 128  # positions looked at, spread evenly over training
-COUNTED = 1024  # positions at a time
+PROBED = 128  # positions that are encoded for an estimate, spread evenly over training
+COUNTED = 1024  # positions that are encoded at a time when all are counted
 BYTES = {"float32": 4, "bfloat16": 2, "auto": 2}
 
 
 def estimate(config: RunConfig) -> dict[str, Any]:
-    """The plan of a run. Where a model's files are not at hand, its shape in the config stands in for them."""
+    """The plan of a run. If the model cannot be loaded, the shape that the config describes is used instead."""
     config.check_start()
     plan, encoder, shape, exact = without_weights(config)
     lengths, targets, dropped, cut = _probe(plan, encoder)
@@ -61,18 +61,18 @@ def estimate(config: RunConfig) -> dict[str, Any]:
     }
 
 
-def _without_book(plan: SamplingPlan, closing: Curriculum, progress: float) -> float:
+def _without_book(plan: SamplingPlan, curriculum: Curriculum, progress: float) -> float:
     """Share of the examples that have nothing of their book open at a moment of training."""
-    held: dict[str, Any] = {"drop": Schedule(((0.0, float(closing.drop.at(progress))),))}  # as it is then, throughout
-    if isinstance(closing.spread, Schedule):
-        held["spread"] = Schedule(((0.0, float(closing.spread.at(progress))),))
-    steady = dataclasses.replace(plan, curriculum=closing.model_copy(update=held))
+    fixed: dict[str, Any] = {"drop": Schedule(((0.0, float(curriculum.drop.at(progress))),))}  # at all times
+    if isinstance(curriculum.spread, Schedule):
+        fixed["spread"] = Schedule(((0.0, float(curriculum.spread.at(progress))),))
+    steady = dataclasses.replace(plan, curriculum=curriculum.model_copy(update=fixed))
     _, opened = steady.at(np.linspace(0, steady.total - 1, PROBED).astype(np.int64))
     return round(float((opened.slots == NONE).all((1, 2)).mean()), 2)
 
 
 def tokens_of(config: RunConfig) -> int:
-    """The tokens that a run trains on, counted over all positions with the tokenizer it has."""
+    """The number of tokens that a run trains on, counted over all positions."""
     plan, encoder, _, _ = without_weights(config)
     chunks = np.array_split(np.arange(plan.total), -(-plan.total // COUNTED))
     return sum(int(encoder.encode(*plan.at(chunk), plan.namer(chunk)).ends[-1]) for chunk in chunks)
@@ -91,24 +91,22 @@ def without_weights(config: RunConfig) -> tuple[SamplingPlan, Encoder, Any, bool
 
 def _shape(config: RunConfig, source: Source) -> tuple[Any, Any, bool]:
     """A tokenizer and a weightless model of the right shape; whether the tokenizer is the model's own."""
-    if config.model.path is None:
+    model, exact = config.model, True
+    if model.path is None:
         tokenizer = make_tokenizer(source, config.think)
-        with torch.device("meta"):
-            shape = family_of(source.family).shape(config.model, source, len(tokenizer))
-            return tokenizer, AutoModelForCausalLM.from_config(shape), True
-    vocabulary = config.model.vocabulary
-    try:  # with a shape to fall back on, a dry run does not wait for a hub that may be out of reach
-        think = config.think if source.has_thoughts else None
-        tokenizer = load_tokenizer(config.model.path, think, local=vocabulary is not None)
-        with torch.device("meta"):
-            shape = load_shape(config.model.path, local=vocabulary is not None)
-            return tokenizer, AutoModelForCausalLM.from_config(shape), True
-    except InputError:
-        if vocabulary is None:
-            raise
-        with torch.device("meta"):
-            shape = AutoModelForCausalLM.from_config(llama_shape(config.model, vocabulary))
-        return make_tokenizer(source, config.think, texts=50), shape, False
+        shape = family_of(source.family).shape(model, source, len(tokenizer))
+    else:
+        local = model.vocabulary is not None  # with a shape in the config, do not wait for a hub that may be offline
+        try:
+            tokenizer = load_tokenizer(model.path, config.think if source.has_thoughts else None, local)
+            shape = load_shape(model.path, local)
+        except InputError:
+            if model.vocabulary is None:
+                raise
+            tokenizer, exact = make_tokenizer(source, config.think, texts=50), False
+            shape = llama_shape(model, model.vocabulary)
+    with torch.device("meta"):
+        return tokenizer, AutoModelForCausalLM.from_config(shape), exact
 
 
 def _probe(plan: SamplingPlan, encoder: Encoder) -> tuple[np.ndarray, np.ndarray, int, int]:
@@ -122,7 +120,7 @@ def _probe(plan: SamplingPlan, encoder: Encoder) -> tuple[np.ndarray, np.ndarray
 def memory(
     config: RunConfig, shape: Any, parameters: int, trained: float, longest: int, targets: float
 ) -> dict[str, float]:
-    """Bytes of a training step, roughly: weights, gradients and two moments, activations, and the targets' logits."""
+    """Bytes of a training step, roughly: weights, gradients, two moments, activations, and the logits of targets."""
     shape = shape.get_text_config()
     width = 2 if config.training.bf16 else BYTES[config.model.dtype]
     trained = trained if config.model.lora is None else parameters * 0.02

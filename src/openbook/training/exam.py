@@ -8,7 +8,7 @@ open: which of them the model knows by heart.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
@@ -29,11 +29,11 @@ from openbook.training.encode import IGNORED, Encoder
 from openbook.training.targets import target_logits
 
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
-NAMES = 24  # sections of more names than these are entries of one list, and are told apart by number
+NAMES = 24  # sections with more names than these are entries of one list, and go by their number
 
 
-class ExamInterrupted(Exception):  # noqa: N818 - not an error, but a request that was granted
-    """An exam was asked to stop between two batches."""
+class ExamInterrupted(Exception):  # noqa: N818 - not an error: a signal asked for it
+    """The exam stopped between two batches, because it was asked to."""
 
 
 @dataclass(frozen=True)
@@ -55,24 +55,24 @@ class Row:
     generated_match: float | None = None
 
     def as_dict(self) -> dict[str, Any]:
+        """The row as it is printed by `--json` and recorded."""
         return asdict(self)
 
 
 @dataclass(frozen=True)
-class SectionRow:
-    """The exam with one section of the book closed and the others open."""
+class SectionRow(Row):
+    """The exam with one section of the book closed and the others open.
 
-    section: str
-    pieces: float  # closed pieces of an example, on average
-    samples: int  # examples that need an open piece of this section; the others would miss nothing
-    accuracy: float
-    low: float
-    high: float
-    chance: float
-    exact_match: float
+    `pieces` counts the closed pieces, and `samples` the examples that need an open piece of this section: the others
+    would miss nothing.
+    """
+
+    section: str = ""
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        """The row as it is printed by `--json`."""
+        keys = ("section", "pieces", "samples", "accuracy", "low", "high", "chance", "exact_match")
+        return {key: getattr(self, key) for key in keys}
 
 
 def condition(curriculum: Curriculum, share: float, wrong: bool = False) -> Curriculum:
@@ -95,24 +95,25 @@ def examine(
     advance: Callable[..., None] = lambda *_, **__: None,
     stopped: Callable[[], bool] = lambda: False,
 ) -> list[Row]:
-    """Sit the exam: a row for every share of the book, and one with a wrong book where the source has any."""
-    _check_size(samples)
+    """Examine a model: a row for every share of the book, and one with a wrong book where the source has any."""
     if any(not 0 <= share <= 1 for share in shares):
         raise InputError(f"shares of the book are between 0 and 1, not {list(shares)}")
-    samples = min(samples, len(source))
-    conditions = [(share, False) for share in shares] + ([(1.0, True)] if wrong and source.can_mislead else [])
     rows = []
-    for share, is_wrong in conditions:
-        plan = SamplingPlan(source, condition(curriculum, share, is_wrong), seed=seed, samples=samples)
-        positions = np.arange(samples)
+    for share, misled in [(share, False) for share in shares] + [(1.0, True)] * (wrong and source.can_mislead):
+        plan, positions = _questions(source, condition(curriculum, share, misled), samples, seed)
         shelf, opened = plan.at(positions)
         encoded = encoder.encode(shelf, opened, plan.namer(positions))
-        pieces = (int((opened.slots != NONE).sum()) - encoded.dropped_pieces) / samples
-        sat = items(encoded, positions.tolist())
-        right = correct_answers(model, encoder, sat, source, batch_size, stopped)
-        text_match = generated_match(model, encoder, sat, batch_size) if generate else None
-        book = "wrong" if is_wrong else "right"
-        rows.append(_row(book, share, pieces, right, chance_level(source, sat, encoder), text_match))
+        examples = items(encoded, positions.tolist())
+        right = correct_answers(model, encoder, examples, source, batch_size, stopped)
+        row = Row(
+            book="wrong" if misled else "right",
+            open=share,
+            pieces=(int((opened.slots != NONE).sum()) - encoded.dropped_pieces) / len(examples),
+            **_rates(right),
+            chance=chance_level(source, examples, encoder),
+            generated_match=generated_match(model, encoder, examples, batch_size) if generate else None,
+        )
+        rows.append(row)
         advance(1)
     return rows
 
@@ -127,15 +128,12 @@ def examine_sections(
     batch_size: int = 64,
     advance: Callable[..., None] = lambda *_, **__: None,
 ) -> list[SectionRow]:
-    """Sit the exam with each section closed in turn, all others open, as far as they fit into the window.
+    """Examine a model with each section closed in turn, all others open, as far as they fit into the window.
 
     Sections go by name, or by number where they have none or there are more than `NAMES`. One that no example needs has
     no row.
     """
-    _check_size(samples)
-    samples = min(samples, len(source))
-    plan = SamplingPlan(source, condition(curriculum, 1.0), seed=seed, samples=samples)
-    positions = np.arange(samples)
+    plan, positions = _questions(source, condition(curriculum, 1.0), samples, seed)
     shelf, opened = plan.at(positions)
     opened = encoder.fitted(shelf, opened, plan.namer(positions))
     is_open = opened.slots != NONE
@@ -145,74 +143,68 @@ def examine_sections(
         asked = np.flatnonzero((needed & where[..., None]).any((1, 2)))
         if len(asked):
             closed = replace(opened, slots=np.where(where[..., None], NONE, opened.slots))
-            sat = items(encoder.encode(shelf, closed, plan.namer(positions)), positions.tolist())
-            sat = [sat[row] for row in asked.tolist()]
-            right = correct_answers(model, encoder, sat, source, batch_size)
+            encoded = items(encoder.encode(shelf, closed, plan.namer(positions)), positions.tolist())
+            examples = [encoded[row] for row in asked.tolist()]
+            rates = _rates(correct_answers(model, encoder, examples, source, batch_size))
             pieces = float((is_open & where[..., None])[asked].sum((1, 2)).mean())
-            row = _row("right", 0.0, 0.0, right, chance_level(source, sat, encoder), None)
-            told = (row.samples, row.accuracy, row.low, row.high, row.chance, row.exact_match)
-            rows.append(SectionRow(name, pieces, *told))
+            chance = chance_level(source, examples, encoder)
+            rows.append(SectionRow("right", 1.0, pieces, **rates, chance=chance, section=name))
         advance(1)
     if not rows:
         raise InputError("no example of this exam needs a piece of a book: there is no section to close")
     return rows
 
 
+def _questions(source: Source, curriculum: Curriculum, samples: int, seed: int) -> tuple[SamplingPlan, np.ndarray]:
+    """The plan of an exam and its positions."""
+    if samples < 1:
+        raise InputError(f"an exam of {samples} examples says nothing: use at least one")
+    samples = min(samples, len(source))
+    return SamplingPlan(source, curriculum, seed=seed, samples=samples), np.arange(samples)
+
+
 def _sections(source: Source, positions: np.ndarray, count: int) -> dict[str, np.ndarray]:
     """Where each section stands in the books of these examples, by name: [B, S]."""
     books = source.section_names(positions)
     few = len({name for book in books for name in book}) <= NAMES
-    found: dict[str, np.ndarray] = {}
+    places: dict[str, np.ndarray] = defaultdict(lambda: np.zeros((len(books), count), bool))
     for row, book in enumerate(books):
         for number, name in enumerate(book):
-            called = name if name and few else f"{number + 1}"
-            found.setdefault(called, np.zeros((len(books), count), bool))[row, number] = True
-    return found
+            places[name if name and few else f"{number + 1}"][row, number] = True
+    return places
 
 
-def _check_size(samples: int) -> None:
-    if samples < 1:
-        raise InputError(f"an exam of {samples} examples says nothing: use at least one")
-
-
-def _row(
-    book: str, share: float, pieces: float, right: list[np.ndarray], chance: float, generated: float | None
-) -> Row:
-    accuracy, low, high = clustered([float(r.mean()) for r in right])
-    exact = sum(bool(r.all()) for r in right)
+def _rates(right: list[np.ndarray]) -> dict[str, Any]:
+    """Accuracy and exact match of some answers, with their intervals, by the names that a row has for them."""
+    accuracy, low, high = clustered([float(answer.mean()) for answer in right])
+    exact = sum(bool(answer.all()) for answer in right)
     exact_low, exact_high = wilson(exact, len(right))
-    longest = max(len(r) for r in right)
-    padded = np.full((len(right), longest), np.nan)
-    for row, r in enumerate(right):
-        padded[row, : len(r)] = r
-    return Row(
-        book=book,
-        open=share,
-        pieces=pieces,
-        samples=len(right),
-        accuracy=accuracy,
-        low=low,
-        high=high,
-        chance=chance,
-        exact_match=exact / len(right),
-        exact_low=exact_low,
-        exact_high=exact_high,
-        by_place=np.nanmean(padded, axis=0).tolist(),
-        generated_match=generated,
-    )
+    padded = np.full((len(right), max(map(len, right))), np.nan)
+    for row, answer in enumerate(right):
+        padded[row, : len(answer)] = answer
+    return {
+        "samples": len(right),
+        "accuracy": accuracy,
+        "low": low,
+        "high": high,
+        "exact_match": exact / len(right),
+        "exact_low": exact_low,
+        "exact_high": exact_high,
+        "by_place": np.nanmean(padded, axis=0).tolist(),
+    }
 
 
 def answer_tokens(item: Item) -> np.ndarray:
+    """The tokens of an example's answer."""
     return item.ids[item.kinds == CODE[Kind.ANSWER]]
 
 
 def chance_level(source: Source, items: Sequence[Item], encoder: Encoder) -> float:
-    """What guessing scores, if the source knows it; or else the best that the same token in every place scores.
+    """What guessing scores, if the source knows it; otherwise the best that the same token in every place scores.
 
     Averaged as accuracy is, first over the answer of an example and then over examples.
     """
-    known = source.chance(encoder.table.tokenize)
-    if known is not None:
+    if (known := source.chance(encoder.table.tokenize)) is not None:
         return known
     shares: Counter[int] = Counter()
     for item in items:
@@ -232,21 +224,19 @@ def correct_answers(
 ) -> list[np.ndarray]:
     """For every example, which parts of its answer tokens are the model's first choice given all that stands before.
 
-    `stopped` is asked between batches; where it says yes, the exam ends with `ExamInterrupted`.
+    `stopped` is called between batches; once it is true, the exam ends with `ExamInterrupted`.
     """
     for item in items:
         if not (item.kinds == CODE[Kind.ANSWER]).any():
             raise InputError(f"example {item.position} has no answer tokens to be examined")
-    collator = Collator(pad_id_of(encoder.tokenizer), batch_size)
     device = next(model.parameters()).device
     results: dict[int, np.ndarray] = {}
     with torch.inference_mode(), examined(model):
-        for batch in collator(items)["micro_batches"]:
+        for batch in Collator(pad_id_of(encoder.tokenizer), batch_size)(items)["micro_batches"]:
             if stopped():
                 raise ExamInterrupted
             labels = torch.where(batch["answers"], batch["labels"], IGNORED)
-            batch = {**batch, "labels": labels}
-            logits, targets = target_logits(model, {k: v.to(device) for k, v in batch.items()})
+            logits, targets = target_logits(model, {k: v.to(device) for k, v in (batch | {"labels": labels}).items()})
             right = source.score(logits.argmax(-1).cpu().numpy(), targets.cpu().numpy())
             counts = (labels[:, 1:] != IGNORED).sum(1).numpy() * right.shape[1]
             rows = np.split(right.reshape(-1), np.cumsum(counts)[:-1])
@@ -256,7 +246,7 @@ def correct_answers(
 
 @contextmanager
 def examined(model: Any) -> Iterator[None]:
-    """Dropout off within; afterwards the model is as it was."""
+    """Turns dropout off; afterwards the model is in the mode it was in."""
     was_training = model.training
     model.eval()
     try:
@@ -266,7 +256,7 @@ def examined(model: Any) -> Iterator[None]:
 
 
 def written_part(item: Item) -> slice:
-    """What a model writes of an example: from the first to the last token that it was taught to write."""
+    """Which tokens of an example a model has to write: from the first to the last one with loss in its completion."""
     taught = np.flatnonzero((item.labels != IGNORED) & (item.kinds >= CODE[Kind.WORDS]))
     return slice(int(taught[0]), int(taught[-1]) + 1)
 
@@ -303,13 +293,13 @@ def generated_match(model: Any, encoder: Encoder, items: list[Item], batch_size:
         written = generate(model, encoder.tokenizer, prompts, max(map(len, targets)))
         for row, (item, part, target) in enumerate(zip(batch, parts, targets, strict=True)):
             answer = item.kinds[part] == CODE[Kind.ANSWER]
-            own = np.pad(written[row], (0, max(0, len(target) - written.shape[1])), constant_values=-1)[: len(target)]
-            hits += bool((own[answer] == target[answer]).all())
+            padded = np.pad(written[row], (0, len(target)), constant_values=-1)[: len(target)]
+            hits += bool((padded[answer] == target[answer]).all())
     return hits / len(items)
 
 
 def check_others(curriculum: Curriculum, source: Source, samples: int, others: float) -> None:
-    """Refuse another share of pieces that are not needed where it would change nothing."""
+    """Refuse to set the share of the pieces that are not needed where this would change nothing."""
     if not 0 <= others <= 1:
         raise InputError(f"--others is {others:g}: give a share from 0 to 1")
     if curriculum.candidates == "all":

@@ -1,15 +1,14 @@
 """The mask made visible: which tokens carry loss, and what is wrong with it if anything is.
 
-Encoding by fragments cannot put a label on the book. What can still go wrong is told here: an empty target, a target
-that does not fit, loss on padding, a template that yields no mask, tokens the vocabulary does not know, and a tokenizer
-that would merge the end of the prompt with the start of the completion, or words of it with the answer or a thought, so
-that a model served with whole texts would see other tokens than it was trained on.
+Encoding by fragments cannot put a label on the book. These things can still go wrong: a target that is empty or does
+not fit, loss on padding, a template that yields no mask, tokens that the vocabulary lacks, and a tokenizer that would
+merge the end of the prompt with the start of the completion, or words of it with the answer or a thought. A model that
+is used with whole texts would then see other tokens than it was trained on.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 
@@ -37,9 +36,14 @@ class Masked:
     tokens: list[Token]
     problems: list[str]
 
+    @property
+    def targets(self) -> int:
+        """Number of tokens that carry loss."""
+        return sum(token.loss for token in self.tokens)
+
 
 def mask(plan: SamplingPlan, encoder: Encoder, positions: list[int]) -> list[Masked]:
-    """Encode positions exactly as training would, and check what comes out."""
+    """Encode positions exactly as training does, and check the result."""
     where = np.asarray(positions, dtype=np.int64)
     shelf, opened = plan.at(where)
     encoded = encoder.encode(shelf, opened, plan.namer(where))
@@ -51,39 +55,30 @@ def mask(plan: SamplingPlan, encoder: Encoder, positions: list[int]) -> list[Mas
     results = []
     for row, item in enumerate(batch):
         columns = (item.ids.tolist(), item.kinds.tolist(), (item.labels != IGNORED).tolist())
-        tokens = [
-            Token(token, texts[token], str(KINDS[kind]), loss) for token, kind, loss in zip(*columns, strict=True)
-        ]
+        tokens = [Token(id, texts[id], str(KINDS[kind]), loss) for id, kind, loss in zip(*columns, strict=True)]
         problems = ["loss on padding"] if on_padding[row] else []
-        problems += _unknown(encoder.tokenizer, item.labels) + _straddling(encoder, shelf, completion, row)
-        results.append(Masked(positions[row], tokens, problems))
+        if unknown := int(is_unknown(encoder.tokenizer, item.labels).sum()):
+            problems.append(f"{unknown} target tokens are not in the vocabulary")
+        results.append(Masked(item.position, tokens, problems + _straddling(encoder, shelf, completion, row)))
     return results
 
 
-def _unknown(tokenizer: Any, labels: Any) -> list[str]:
-    unknown = int(is_unknown(tokenizer, labels).sum())
-    return [f"{unknown} target tokens are not in the vocabulary"] if unknown else []
-
-
 def _straddling(encoder: Encoder, shelf: Shelf, completion: Fragments, row: int) -> list[str]:
-    """Whether the whole text would be cut into other tokens than here: where the completion begins, or inside it."""
+    """The boundaries, at the start of the completion or in it, across which a whole text would have other tokens."""
     history = shelf.histories[row] if shelf.histories is not None else None
     prompt = encoder.frame_of(history).between or "".join(shelf.texts(shelf.prompt[row]))
     parts = [prompt, *shelf.texts(completion[row])]
     names = ["prompt and completion", *["two parts of the completion"] * (len(parts) - 2)]
-    found = []
+    problems = []
     for name, left, right in zip(names, parts, parts[1:], strict=False):
         if not left or encoder.think in (left, right):  # nothing merges with a special token
             continue
         before, after, whole = encoder.table.tokenize([left, right, left + right])
-        if whole == before + after:
-            continue
-        common = next(
-            (k for k, (a, b) in enumerate(zip(before, whole, strict=False)) if a != b), min(len(before), len(whole))
-        )
-        tail = encoder.tokenizer.decode(before[common:])
-        found.append(
-            f"the tokenizer would merge a token across the boundary of {name}: {(tail + right)[:20]!r} is cut into "
-            f"other tokens than {tail!r} and {right[:20]!r} are"
-        )
-    return found
+        if whole != before + after:
+            common = [*(a == b for a, b in zip(before, whole, strict=False)), False].index(False)
+            tail = encoder.tokenizer.decode(before[common:])
+            problems.append(
+                f"the tokenizer would merge a token across the boundary of {name}: {(tail + right)[:20]!r} is cut into "
+                f"other tokens than {tail!r} and {right[:20]!r} are"
+            )
+    return problems

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ UNKNOWN, END, PAD = "<UNK>", "<END>", "<PAD>"
 
 
 def load_or_make(config: ModelConfig, source: Source, seed: int, think: str = THINK) -> tuple[Any, Any]:
-    """The model and tokenizer of a run; a thinking token that is needed and that the vocabulary lacks is added."""
+    """The model and tokenizer of a run. If thoughts need a thinking token that the vocabulary lacks, it is added."""
     if config.path is None:
         tokenizer = make_tokenizer(source, think)
         model = make_model(config, source, len(tokenizer), seed)
@@ -34,29 +33,21 @@ def load_or_make(config: ModelConfig, source: Source, seed: int, think: str = TH
 
 
 def make_model(config: ModelConfig, source: Source, vocabulary: int, seed: int) -> Any:
-    """A model with random weights, of the family that is made for these examples."""
+    """A model with random weights, of the family that suits these examples."""
     family = family_of(source.family)
     return family.make(family.shape(config, source, vocabulary), seed)
 
 
 def load(path: str, dtype: str = "float32") -> tuple[Any, Any]:
-    """A model and tokenizer from a folder, a run, a shipped reader or a hub's name. Code from the hub is never run."""
-    from transformers import AutoModelForCausalLM, AutoTokenizer
-
-    path = known_model(path)
-    options = {"trust_remote_code": False}
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(path, **options)
-        model = AutoModelForCausalLM.from_pretrained(path, dtype=dtype, use_safetensors=True, **options)
-    except Exception as error:  # a damaged file raises whatever its reader raises
-        raise _cannot_load(path, error) from None
-    return model, tokenizer
+    """A model and its tokenizer from a folder, a run, a shipped reader or a name on the Hugging Face hub."""
+    tokenizer = _pretrained("AutoTokenizer", path)
+    return _pretrained("AutoModelForCausalLM", path, dtype=dtype, use_safetensors=True), tokenizer
 
 
 def load_placed(path: str, dtype: str = "float32") -> tuple[Any, Any]:
-    """The same to look at and not to train, on the accelerator if there is one.
+    """A model to examine and not to train, and its tokenizer; the model is on the accelerator if there is one.
 
-    Apple's has no float64, in which probes and audits add up: there, models that are looked at stay where they are.
+    Apple's has no float64, in which probes and audits add up, so there models stay on the processor.
     """
     model, tokenizer = load(path, dtype)
     device = torch.accelerator.current_accelerator(check_available=True)
@@ -64,52 +55,44 @@ def load_placed(path: str, dtype: str = "float32") -> tuple[Any, Any]:
 
 
 def load_shape(path: str, local: bool = False) -> Any:
-    """A model's config alone: its shape and its window, without its weights; `local`: do not ask the hub for it."""
-    from transformers import AutoConfig
-
-    try:
-        return AutoConfig.from_pretrained(known_model(path), trust_remote_code=False, local_files_only=local)
-    except Exception as error:
-        raise _cannot_load(path, error) from None
+    """A model's config: its shape and its window, without its weights. If `local`, the hub is not asked for it."""
+    return _pretrained("AutoConfig", path, local_files_only=local)
 
 
 def load_tokenizer(path: str, think: str | None = None, local: bool = False) -> Any:
-    """The tokenizer alone, with the thinking token if one is named; `local`: do not ask the hub for it."""
-    from transformers import AutoTokenizer
-
-    try:
-        tokenizer = AutoTokenizer.from_pretrained(known_model(path), trust_remote_code=False, local_files_only=local)
-    except Exception as error:
-        raise _cannot_load(path, error) from None
+    """A model's tokenizer, with the thinking token if one is named. If `local`, the hub is not asked for it."""
+    tokenizer = _pretrained("AutoTokenizer", path, local_files_only=local)
     if think is not None:
         tokenizer.add_tokens([think], special_tokens=True)
     return tokenizer
 
 
+def _pretrained(kind: str, path: str, **options: Any) -> Any:
+    """What one of transformers' auto classes reads from a model's folder. Code from the hub is never run."""
+    import transformers
+
+    folder = model_folder(path)
+    family_of(config_of(path).get("model_type"))  # importing the family makes its classes known to transformers
+    try:
+        return getattr(transformers, kind).from_pretrained(folder, trust_remote_code=False, **options)
+    except Exception as error:  # a damaged file raises whatever its reader raises
+        first = next(iter(str(error).strip().splitlines()), type(error).__name__)
+        is_name = "/" not in path and not Path(path).exists()
+        readers = f" (readers that come with openbook: {', '.join(shipped_readers())})" if is_name else ""
+        raise InputError(f"cannot load the model '{path}': {first}{readers}") from None
+
+
 def model_folder(path: str) -> str:
-    """The model inside the folder of a run or of a shipped reader; any other path or name as it is."""
+    """The folder of the model in a run or a shipped reader; any other path or name as it is."""
     folder = located(path)
     if (folder / "model" / "config.json").exists():
         return str(folder / "model")
     if folder.is_dir() and not (folder / "config.json").exists():
         raise InputError(f"{path}: no model there: a model's folder has a config.json")
-    named = not path.startswith((".", "/", "~")) and not path.endswith("/") and path.count("/") < 2
-    if not folder.exists() and not named:  # as no model of the hub is
+    can_be_name = not path.startswith((".", "/", "~")) and not path.endswith("/") and path.count("/") < 2
+    if not folder.exists() and not can_be_name:  # of a model on the hub
         raise InputError(f"{path}: no such folder")
     return path
-
-
-def known_model(path: str) -> str:
-    """The same, with the model's family imported, which makes its class known to transformers."""
-    family_of(config_of(path).get("model_type"))
-    return model_folder(path)
-
-
-def _cannot_load(path: str, error: Exception) -> InputError:
-    first = next(iter(str(error).strip().splitlines()), type(error).__name__)
-    name = "/" not in path and not Path(path).exists()
-    ours = f" (readers that come with openbook: {', '.join(shipped_readers())})" if name else ""
-    return InputError(f"cannot load the model '{path}': {first}{ours}")
 
 
 def add_thinking_token(model: Any, tokenizer: Any, think: str, seed: int) -> None:
@@ -124,16 +107,15 @@ def add_thinking_token(model: Any, tokenizer: Any, think: str, seed: int) -> Non
 
 
 def make_tokenizer(source: Source, think: str = THINK, texts: int = 2000) -> Any:
-    """A small tokenizer for a model made from scratch: words for the task, byte pairs learned from a user's texts."""
+    """A small tokenizer for a new model: the words of the task, or byte pairs learned from a user's texts."""
     from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
     from transformers import PreTrainedTokenizerFast
 
     special = [PAD, END, UNKNOWN, think]
-    end: str | None = END
-    if (vocabulary := source.vocabulary()) is not None:
-        words = [*special, *vocabulary.words]
-        if vocabulary.complete:  # its words have their numbers already, and none of them ends a text
-            words, end = list(vocabulary.words), None
+    vocabulary = source.vocabulary()
+    complete = vocabulary is not None and vocabulary.complete
+    if vocabulary is not None:  # the words of a complete one have their numbers already
+        words = [*vocabulary.words] if complete else [*special, *vocabulary.words]
         core = Tokenizer(models.WordLevel({word: number for number, word in enumerate(words)}, unk_token=UNKNOWN))
         core.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     else:
@@ -144,36 +126,29 @@ def make_tokenizer(source: Source, think: str = THINK, texts: int = 2000) -> Any
         trainer = trainers.BpeTrainer(
             vocab_size=4096, special_tokens=special, initial_alphabet=alphabet, show_progress=False
         )
-        core.train_from_iterator(_texts(source, texts), trainer)
+        some = range(0, len(source), max(1, len(source) // texts))  # evenly spaced examples, books included
+        core.train_from_iterator((source.example(index).render().text for index in some), trainer)
     tokenizer = PreTrainedTokenizerFast(
-        tokenizer_object=core, pad_token=PAD, eos_token=end, unk_token=UNKNOWN, clean_up_tokenization_spaces=False
+        tokenizer_object=core,
+        pad_token=PAD,
+        eos_token=None if complete else END,  # no word of a complete vocabulary ends a text
+        unk_token=UNKNOWN,
+        clean_up_tokenization_spaces=False,
     )
     tokenizer.add_tokens([think], special_tokens=True)
     return tokenizer
 
 
-def _texts(source: Source, most: int) -> Iterable[str]:
-    """Texts of evenly spaced examples, book included."""
-    step = max(1, len(source) // most)
-    for index in range(0, len(source), step):
-        yield source.example(index).render().text
-
-
 def with_lora(model: Any, config: ModelConfig, seed: int) -> Any:
-    """The model with low-rank adapters, drawn from the seed, which alone are trained."""
+    """The model with low-rank adapters. They are drawn from the seed, and nothing else is trained."""
     assert config.lora is not None
     try:
         import peft
     except ImportError:
         raise InputError("model.lora needs the extra: pip install 'openbook[peft]'") from None
     lora = config.lora
-    settings = peft.LoraConfig(
-        r=lora.rank,
-        lora_alpha=lora.alpha,
-        lora_dropout=lora.dropout,
-        target_modules=lora.targets,
-        task_type="CAUSAL_LM",
-    )
+    sizes: dict[str, Any] = {"r": lora.rank, "lora_alpha": lora.alpha, "lora_dropout": lora.dropout}
+    settings = peft.LoraConfig(target_modules=lora.targets, task_type="CAUSAL_LM", **sizes)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         try:
@@ -183,26 +158,26 @@ def with_lora(model: Any, config: ModelConfig, seed: int) -> Any:
 
 
 def freeze(model: Any, parts: list[str]) -> None:
-    """Keep weights as they are whose name has one of these parts in it, for instance `self_attn`."""
+    """Exclude the weights from training whose name contains one of these parts, for instance `self_attn`."""
     for part in parts:
         named = [parameter for name, parameter in model.named_parameters() if part in name]
         if not named:
-            raise InputError(f"training.freeze: no weight of this model has '{part}' in its name")
+            raise InputError(f"training.freeze: no weight of this model has '{part}' in its name: name a part of one")
         for parameter in named:
             parameter.requires_grad_(False)
 
 
 def check_window(model: Any, max_length: int | None) -> None:
-    """Refuse a window with more places than the model has vectors for; without such vectors any length will do."""
+    """Refuse a window with more places than the model has position vectors for; a model without these has no limit."""
     window = window_of(model)
     if max_length is None or window is None or max_length <= window:
         return
     for name, table in model.named_modules():
         is_table = isinstance(table, torch.nn.Embedding) and any(part in name for part in ("wpe", "position"))
-        if is_table and table.num_embeddings - getattr(table, "offset", 0) == window:  # an image's has its own size
+        if is_table and table.num_embeddings - getattr(table, "offset", 0) == window:  # that of images is different
             raise InputError(
-                f"training.max_length is {max_length}, but the model has vectors for {window} places: longer texts "
-                "cannot be read by it"
+                f"training.max_length is {max_length}, but the model has vectors for {window} places and cannot read "
+                "longer texts: set it lower"
             )
 
 

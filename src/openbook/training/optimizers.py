@@ -1,8 +1,8 @@
 """Muon for matrices, AdamW for everything else, as one optimiser.
 
-Muon replaces the momentum of a matrix by the nearest orthogonal matrix, found by a few Newton-Schulz steps. A small
-model has many small matrices of few shapes, so matrices of one shape are done together: torch's own Muon takes them one
-at a time, which for the student is most of a step.
+Muon replaces the momentum of a matrix by the nearest orthogonal matrix, which a few Newton-Schulz steps approximate. A
+small model has many small matrices of few shapes, so matrices of the same shape are updated together: torch's own Muon
+updates one at a time, which for the student takes most of a step.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _STEPS = 5
 
 
 def orthogonalised(G_krc: Tensor) -> Tensor:
-    """The orthogonal factor of each matrix of a stack, roughly: U Vᵀ of its singular value decomposition."""
+    """Roughly the orthogonal factor of each matrix of a stack: U Vᵀ of its singular value decomposition."""
     a, b, c = _COEFFICIENTS
     tall = G_krc.shape[-2] > G_krc.shape[-1]
     X_krc = G_krc.mT if tall else G_krc
@@ -31,7 +31,7 @@ def orthogonalised(G_krc: Tensor) -> Tensor:
 
 
 class MuonAdamW(torch.optim.Optimizer):
-    """Groups with `muon` true hold matrices; the others are AdamW's."""
+    """Updates the matrices of groups with `muon` true by Muon, and the parameters of other groups by AdamW."""
 
     def __init__(
         self,
@@ -52,11 +52,13 @@ class MuonAdamW(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
+        """Update all parameters that have a gradient."""
         for group in self.param_groups:
             parameters = [p for p in group["params"] if p.grad is not None]
             (self._muon if group["muon"] else self._adamw)(group, parameters)
 
     def _muon(self, group: dict[str, Any], parameters: list[Tensor]) -> None:
+        """Muon with Nesterov's momentum, for all matrices of one shape at a time."""
         by_shape: dict[torch.Size, list[Tensor]] = defaultdict(list)
         for parameter in parameters:
             by_shape[parameter.shape].append(parameter)
@@ -71,6 +73,7 @@ class MuonAdamW(torch.optim.Optimizer):
             torch._foreach_add_(same, list(updates), alpha=-group["lr"] * scale)
 
     def _adamw(self, group: dict[str, Any], parameters: list[Tensor]) -> None:
+        """AdamW, one parameter at a time."""
         beta1, beta2 = group["betas"]
         for p in parameters:
             assert p.grad is not None
@@ -89,16 +92,14 @@ class MuonAdamW(torch.optim.Optimizer):
 def muon_adamw(
     model: nn.Module, matrix_lr: float, lr: float, weight_decay: float = 0.0, betas: tuple[float, float] = (0.9, 0.95)
 ) -> MuonAdamW:
-    """Matrices of the blocks to Muon; embeddings, the head and norms to AdamW."""
-    outside = {id(p) for name in ("get_input_embeddings", "get_output_embeddings") for p in _parameters(model, name)}
-    outside |= {id(layer.weight) for layer in model.modules() if isinstance(layer, nn.Embedding)}  # those of positions
-    trained = [p for p in model.parameters() if p.requires_grad]
-    matrices = [p for p in trained if p.ndim == 2 and id(p) not in outside]
-    inside = {id(p) for p in matrices}
-    others = [p for p in trained if id(p) not in inside]
+    """The optimiser of a model: Muon for the matrices of the blocks, AdamW for embeddings, the head and norms."""
+    getters = (getattr(model, f"get_{place}_embeddings", lambda: None) for place in ("input", "output"))
+    layers = [layer for getter in getters if (layer := getter()) is not None]
+    layers += [layer for layer in model.modules() if isinstance(layer, nn.Embedding)]  # those of positions
+    outside = {id(p) for layer in layers for p in layer.parameters()}
+    matrices: list[Tensor] = []
+    others: list[Tensor] = []
+    for p in model.parameters():
+        if p.requires_grad:
+            (matrices if p.ndim == 2 and id(p) not in outside else others).append(p)
     return MuonAdamW(matrices, others, matrix_lr, lr, betas=betas, weight_decay=weight_decay)
-
-
-def _parameters(model: nn.Module, getter: str) -> Iterable[Tensor]:
-    layer = getattr(model, getter)() if hasattr(model, getter) else None
-    return layer.parameters() if layer is not None else ()

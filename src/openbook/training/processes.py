@@ -1,10 +1,9 @@
-"""Several processes, one run: `torchrun -m openbook.cli learn ...`. Only the first of them writes and speaks."""
+"""Several processes train one run: `torchrun -m openbook.cli learn ...`. Only the first of them writes or prints."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
@@ -12,54 +11,56 @@ import torch
 from openbook.base.errors import InputError
 from openbook.training.folder import RunFolder
 
-# where launchers say how many processes they have started
+# Environment variables in which launchers announce how many processes they have started.
 ANNOUNCED = ("WORLD_SIZE", "SLURM_STEP_NUM_TASKS", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "MV2_COMM_WORLD_SIZE")
 
 
 def is_first() -> bool:
-    """Whether this process is the one that writes; the only one there is, unless torchrun started more."""
+    """Whether this process is the one that writes. It is the only one, unless torchrun started more."""
     return int(os.environ.get("RANK", "0")) == 0
 
 
 def are_several() -> bool:
+    """Whether torchrun started more than one process."""
     return int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
 def announced() -> tuple[str, int]:
-    """The largest number of processes that a launcher says it has started, and the variable it says so in."""
-    said = {name: os.environ.get(name, "") for name in ANNOUNCED}
-    numbers = {name: int(value) for name, value in said.items() if value.isdecimal()}
+    """The largest number of processes that a launcher announces, behind the name of the variable."""
+    values = {name: os.environ.get(name, "") for name in ANNOUNCED}
+    numbers = {name: int(value) for name, value in values.items() if value.isdecimal()}
     return max(numbers.items(), key=lambda item: item[1], default=("", 1))
 
 
-def check_world_size(found: int) -> None:
-    """Refuse to train alone when a launcher has started several: each would train everything, and think itself first.
+def check_world_size(connected: int) -> None:
+    """Refuse to train alone when a launcher has started several processes: each would do the whole run.
 
-    `srun -n 4 openbook learn ...` is such a case: four tasks, none of which is told how to find the others.
+    `srun -n 4 openbook learn ...` is such a case: four tasks, none of which knows how to find the others.
     """
     name, number = announced()
-    if found < number:
+    if connected < number:
         raise InputError(
-            f"{name} announces {number} processes, but this one found {found}: they would not train together. Start "
-            f"them with `torchrun --nproc-per-node {number} -m openbook.cli learn ...`, or unset {name} to train alone"
+            f"{name} announces {number} processes, but this one found {connected}: they would not train together. "
+            f"Start them with `torchrun --nproc-per-node {number} -m openbook.cli learn ...`, or unset {name} to train "
+            "alone"
         )
 
 
 def check_alone(what: str) -> None:
-    """Refuse several processes for what only one can do."""
+    """Refuse to start several processes for work that only one can do."""
     name, number = announced()
     if number > 1:
         raise InputError(f"{what} runs in one process, but {name} announces {number}: start it without a launcher")
 
 
 def wait_for_all() -> None:
-    """Go on when every process has come this far."""
+    """Wait until every process has come this far."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         torch.distributed.barrier()
 
 
 def lost_process(error: Exception, workers: int = 0) -> str | None:
-    """What has ended, if the error is how torch reports that a data worker or another process of the run has died.
+    """Which process has died, if that is what the error means; None for any other error.
 
     A worker that dies while its batch is fetched breaks the connection, and torch may pass that on as it is.
     """
@@ -75,11 +76,10 @@ def lost_process(error: Exception, workers: int = 0) -> str | None:
 
 
 class Onlooker(RunFolder):
-    """The run as the other processes see it: they read what the first one wrote, and write nothing."""
+    """The run's folder as the other processes see it: they read what the first one wrote, and write nothing."""
 
-    @contextmanager
-    def lock(self) -> Iterator[None]:
-        yield
+    def lock(self) -> AbstractContextManager[None]:
+        return nullcontext()
 
     def log(self, **metrics: Any) -> None: ...
 

@@ -1,6 +1,6 @@
-"""How a config is put together: a shipped or written YAML file, `key=value` settings over it, flags over those.
+"""How a config is put together: a YAML file, `key=value` settings over it, and command-line flags over those.
 
-What is wrong with it is said by the key that is wrong, with the nearest one that exists.
+An error names the key that is wrong and the nearest one that exists.
 """
 
 from __future__ import annotations
@@ -18,16 +18,13 @@ from openbook.curriculum import PRESETS, preset
 
 Config = TypeVar("Config", bound=BaseModel)
 
+_FOLDER = resources.files("openbook") / "configs"
 _DECIDED = {"preset"}.union(*map(preset, PRESETS))  # settings of a curriculum that its preset decides
 
 
 def shipped() -> list[str]:
     """Names of the configs that come with the package."""
-    return sorted(p.name.removesuffix(".yaml") for p in _folder().iterdir() if p.name.endswith(".yaml"))
-
-
-def _folder() -> Any:
-    return resources.files("openbook") / "configs"
+    return sorted(p.name.removesuffix(".yaml") for p in _FOLDER.iterdir() if p.name.endswith(".yaml"))
 
 
 def read_yaml(name: Path | str) -> dict[str, Any]:
@@ -39,7 +36,7 @@ def read_yaml(name: Path | str) -> dict[str, Any]:
         except UnicodeDecodeError:
             raise InputError(f"{name}: not UTF-8 text, so not a config") from None
     elif str(name) in shipped():
-        text = (_folder() / f"{name}.yaml").read_text(encoding="utf-8")
+        text = (_FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
     else:
         raise InputError(
             f"there is no config '{name}': give a file, or one of {', '.join(shipped())}{nearest(str(name), shipped())}"
@@ -51,6 +48,7 @@ def read_yaml(name: Path | str) -> dict[str, Any]:
 
 
 def _yaml(text: str, where: str) -> Any:
+    """The value of a YAML text; `where` says in error messages where the text stands."""
     try:
         return yaml.safe_load(text)
     except (yaml.YAMLError, ValueError) as error:  # a date that does not exist is a ValueError
@@ -60,11 +58,11 @@ def _yaml(text: str, where: str) -> Any:
 
 
 def set_key(values: dict[str, Any], key: str, value: Any) -> None:
-    """Set a dotted key: `training.learning_rate` goes into the object `training`."""
+    """Set a dotted key: `training.learning_rate` is put into the group `training`."""
     *path, last = key.split(".")
     for part in path:
         inner = values.get(part)
-        if isinstance(inner, str):  # of which one setting is changed
+        if isinstance(inner, str):  # a name, of which one setting is changed now
             inner = named(part, inner)
         if not isinstance(inner, dict | None):
             raise InputError(f"'{key}' cannot be set: '{part}' is {inner!r}, not a group of settings")
@@ -73,14 +71,14 @@ def set_key(values: dict[str, Any], key: str, value: Any) -> None:
 
 
 def named(group: str, name: str) -> dict[str, str]:
-    """A group of settings that was given by a name: a model's path, or a curriculum's preset."""
+    """The group of settings that a name stands for: a model's path, or a curriculum's preset."""
     return {"path" if group == "model" else "preset": name}
 
 
 def over(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
-    """Settings over others, group by group; a curriculum by name takes the place of a whole group.
+    """Settings over others, group by group. A curriculum with a preset replaces the whole group below it.
 
-    Settings of a curriculum over one that has a name leave what they do not say as that has it.
+    Other settings of a curriculum change single values of the one below, even if that is only named.
     """
     result = dict(base)
     for key, value in values.items():
@@ -94,7 +92,7 @@ def over(base: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
 
 
 def make_room(values: dict[str, Any], keys: Iterable[str]) -> None:
-    """Leave out of a curriculum what a preset decides, if one of the keys that are to be set names another preset."""
+    """If one of the keys that will be set is a preset, remove from the curriculum what a preset decides."""
     if "curriculum.preset" in keys:
         below = values.get("curriculum")
         kept = below.items() if isinstance(below, dict) else ()
@@ -109,21 +107,20 @@ def combined(
 ) -> dict[str, Any]:
     """The values of a config: `base`, a YAML file over it, `key=value` settings over that, and flags over those.
 
-    A flag that names a whole group, as `--curriculum` does, lies below settings of that group.
+    A flag for a whole group, such as `--curriculum`, is set before the settings of that group.
     """
     pairs = [_setting(setting) for setting in settings]
     values = over(dict(base or {}), read_yaml(file) if file is not None else {})
     make_room(values, [key for key, _ in pairs])
-    given = {key: value for key, value in (flags or {}).items() if value is not None}
-    groups = {key for key in given if any(name.startswith(f"{key}.") for name, _ in pairs)}
-    for key in groups:
-        set_key(values, key, given[key])
-    for key, value in [*pairs, *((key, value) for key, value in given.items() if key not in groups)]:
+    given = [(key, value) for key, value in (flags or {}).items() if value is not None]
+    groups = [pair for pair in given if any(key.startswith(f"{pair[0]}.") for key, _ in pairs)]
+    for key, value in [*groups, *pairs, *(pair for pair in given if pair not in groups)]:
         set_key(values, key, value)
     return values
 
 
 def _setting(text: str) -> tuple[str, Any]:
+    """The key and the value of a setting such as `training.epochs=3`."""
     key, equals, value = text.partition("=")
     if not equals:
         raise InputError(f"'{text}' is not a setting: write it as key=value, for instance training.epochs=3")
@@ -131,69 +128,60 @@ def _setting(text: str) -> tuple[str, Any]:
 
 
 def validated(kind: type[Config], values: dict[str, Any]) -> Config:
-    """The config, or an error that names the key and the nearest one that exists."""
+    """The config, or an error that names every wrong key and the nearest one that exists."""
     try:
         return kind.model_validate(values)
     except ValidationError as error:
-        lines = []
-        for problem in error.errors():
-            path = [str(part) for part in problem["loc"] if not str(part).startswith("function-")]
-            key = ".".join(path)
-            if problem["type"] == "extra_forbidden":
-                elsewhere = [place for place in places(kind) if place.split(".")[-1] == path[-1]]
-                elsewhere = [place for place in elsewhere if not place.startswith("reading.")]  # a course's own
-                elsewhere.sort(key=lambda place: place.count("."))
-                hint = f"; did you mean '{elsewhere[0]}'?" if elsewhere else nearest(path[-1], _keys(kind, path[:-1]))
-                lines.append(f"'{key}' is not a setting{hint}")
-            else:
-                lines.append(f"{key or 'config'}: {problem['msg'].removeprefix('Value error, ')}" + _given(problem))
-        raise InputError("; ".join(lines)) from None
+        raise InputError("; ".join(_complaint(kind, problem) for problem in error.errors())) from None
 
 
-def _given(problem: Any) -> str:
-    return f" (given: {problem['input']!r})" if isinstance(problem.get("input"), int | float | str | bool) else ""
+def _complaint(kind: type[BaseModel], problem: Any) -> str:
+    """One problem of a validation, in words."""
+    path = [str(part) for part in problem["loc"] if not str(part).startswith("function-")]
+    key = ".".join(path)
+    if problem["type"] != "extra_forbidden":
+        value = problem.get("input")
+        given = f" (given: {value!r})" if isinstance(value, int | float | str | bool) else ""
+        return f"{key or 'config'}: {problem['msg'].removeprefix('Value error, ')}{given}"
+    known = [place.rpartition(".") for place in places(kind)]  # the group, a dot, the last part of the key
+    same = sorted(
+        (group + dot + last for group, dot, last in known if last == path[-1] and not group.startswith("reading")),
+        key=lambda place: place.count("."),
+    )
+    siblings = [last for group, _, last in known if group == ".".join(path[:-1])]
+    hint = f"; did you mean '{same[0]}'?" if same else nearest(path[-1], siblings)
+    return f"'{key}' is not a setting{hint}"
 
 
-def _keys(kind: type[BaseModel], path: list[str]) -> list[str]:
-    """The settings that exist at a place in the config."""
-    for part in path:
-        inner = _inner(kind, part)
-        if inner is None:
-            return []
-        kind = inner
-    return list(kind.model_fields)
-
-
-def _inner(kind: type[BaseModel], part: str) -> type[BaseModel] | None:
+def _group(kind: type[BaseModel], name: str) -> type[BaseModel] | None:
     """The group of settings that a field is, if it is one."""
-    annotation = kind.model_fields[part].annotation if part in kind.model_fields else None
-    options = [annotation, *getattr(annotation, "__args__", ())]
+    annotation = kind.model_fields[name].annotation
+    options = [annotation, *get_args(annotation)]
     return next((o for o in options if isinstance(o, type) and issubclass(o, BaseModel)), None)
 
 
-_EITHER = {"task", "reading"}  # groups that a run has or has not
+_OPTIONAL = {"task", "reading"}  # groups that a run may be without
 
 
 def listed(kind: type[BaseModel], start: BaseModel | None, before: str = "") -> list[dict[str, Any]]:
-    """Every setting with what it is in `start` (or by itself), the words that it may be, and what it means."""
+    """Every setting with its value in `start` (or its default), the words that are allowed, and its meaning."""
     settings = []
     for name, field in kind.model_fields.items():
-        default = getattr(start, name) if start is not None else field.get_default(call_default_factory=True)
-        if (inner := _inner(kind, name)) is not None:
-            if default is not None or name not in _EITHER:
-                settings += listed(inner, default, f"{before}{name}.")
+        value = getattr(start, name) if start is not None else field.get_default(call_default_factory=True)
+        if (group := _group(kind, name)) is not None:
+            if value is not None or name not in _OPTIONAL:
+                settings += listed(group, value, f"{before}{name}.")
             continue
         words = list(get_args(field.annotation)) if get_origin(field.annotation) is Literal else []
-        plain = default if isinstance(default, int | float | str | list | tuple | None) else str(default)
-        told = {"key": before + name, "value": plain, "words": words, "meaning": field.description or ""}
-        settings.append(told)
+        plain = value if isinstance(value, int | float | str | list | tuple | None) else str(value)
+        settings.append({"key": before + name, "value": plain, "words": words, "meaning": field.description or ""})
     return settings
 
 
 def places(kind: type[BaseModel], before: str = "") -> list[str]:
-    """All settings with their groups before them: `training.epochs`."""
+    """The full names of all settings and groups, such as `training` and `training.epochs`."""
     result: list[str] = []
     for name in kind.model_fields:
-        inner = _inner(kind, name)
-        result += [before + name] if inner is None else [before + name, *places(inner, f"{before}{name}.")]
+        group = _group(kind, name)
+        result += [before + name, *(places(group, f"{before}{name}.") if group else [])]
     return result

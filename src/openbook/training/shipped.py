@@ -1,4 +1,4 @@
-"""Readers that come with the package: finished runs of `openbook prepare`, called by their names."""
+"""Readers that come with the package: finished runs of `openbook prepare`, each with a name."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from openbook.base.errors import InputError
 
 
 def shipped_readers() -> dict[str, Path]:
-    """Their folders by name, which says what they read: student-5-8 MLT(5, 8), writer-2-8 MLT(2, 8) as text."""
+    """The folders of the readers by name: student-5-8 reads MLT(5, 8), and writer-2-8 reads MLT(2, 8) as text."""
     folder = Path(str(resources.files("openbook") / "checkpoints"))
     return {path.parents[1].name: path.parents[1] for path in sorted(folder.glob("*/model/config.json"))}
 
 
 def located(path: str | Path) -> Path:
-    """What a path means: the folder of a shipped reader if it is the name of one, else the path as it is.
+    """The folder of the shipped reader with this name; if there is none, the path as it is.
 
-    A folder of the same name is refused: a run records what it started from, and that must not come to mean another.
+    A folder of the same name is refused: a run records what it started from, and the record must have one meaning.
     """
     if (shipped := shipped_readers().get(str(path))) is None:
         return Path(path)

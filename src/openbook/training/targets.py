@@ -1,9 +1,9 @@
 """Only target tokens get logits.
 
-The loss needs the next-token distribution at the completion alone, but a causal LM computes it everywhere: at a 128k
-vocabulary and a long context that is most of the memory of a step. A hook on the output layer keeps just the hidden
-states in front of target tokens. The model's own forward runs unchanged around it, so whatever an architecture does to
-its logits, and whatever wraps it (DDP, FSDP, PEFT), stays in force.
+The loss needs the next-token distribution at the completion alone, but a causal LM computes it everywhere. With a
+vocabulary of 128k and a long context this is most of the memory of a step. A hook on the output layer keeps just the
+hidden states in front of target tokens. The model's own forward runs unchanged around it, so whatever an architecture
+does to its logits, and whatever wraps it (DDP, FSDP, PEFT), stays in force.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def output_layer(model: Any) -> nn.Module:
 
 @contextmanager
 def gathered(model: Any, index: Tensor) -> Iterator[None]:
-    """Within, the output layer sees only the hidden states at `index` (flat over batch and time): [1, targets, H]."""
+    """The output layer gets only the hidden states at `index` (flat over batch and time): [1, targets, H]."""
 
     def keep(_: nn.Module, inputs: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         hidden, *rest = inputs
@@ -45,7 +45,7 @@ def gathered(model: Any, index: Tensor) -> Iterator[None]:
 def target_logits(model: Any, batch: dict[str, Tensor], wrapped: Any = None) -> tuple[Tensor, Tensor]:
     """Logits [targets, vocabulary] in front of every labelled token of the batch, and those tokens [targets].
 
-    `wrapped` is what to call (a DDP or FSDP wrapper of `model`), if not the model itself.
+    `wrapped` is called in place of the model: a wrapper for training on several devices.
     """
     labels = batch["labels"][:, 1:]
     row, place = (labels != IGNORED).nonzero(as_tuple=True)
@@ -58,12 +58,13 @@ def target_logits(model: Any, batch: dict[str, Tensor], wrapped: Any = None) -> 
     if logits.shape[:2] != (1, len(index)):
         raise InputError(
             f"{type(model).__name__} does not pass its hidden states straight to its output layer "
-            f"(logits of shape {tuple(logits.shape)}), so targets cannot be gathered"
+            f"(logits of shape {tuple(logits.shape)}), so targets cannot be gathered: use another model"
         )
     return logits[0], labels[row, place]
 
 
 def _inputs(batch: dict[str, Tensor]) -> dict[str, Tensor]:
+    """What of a batch the model's forward takes."""
     return {name: batch[name] for name in ("input_ids", "attention_mask", "position_ids") if name in batch}
 
 
@@ -74,18 +75,17 @@ def padded_right(batch: dict[str, Tensor]) -> bool:
 
 
 def summed_loss(logits: Tensor, targets: Tensor) -> Tensor:
-    """Cross-entropy in float32, summed over targets; the caller divides by the targets of the whole step."""
+    """Cross-entropy in float32, summed over targets; the caller divides by the number of targets in the step."""
     return nn.functional.cross_entropy(logits.float(), targets, reduction="sum")
 
 
 def all_logits_loss(model: Any, batch: dict[str, Tensor]) -> Tensor:
-    """The same loss the usual way, with logits everywhere: what tests and benchmarks compare with."""
-    inputs = _inputs(batch)
-    logits = model(**inputs, use_cache=False).logits[:, :-1]
-    labels = batch["labels"][:, 1:]
-    flat = logits.float().reshape(-1, logits.shape[-1])
-    return nn.functional.cross_entropy(flat, labels.reshape(-1), ignore_index=IGNORED, reduction="sum")
+    """The same loss with logits everywhere, which is the usual way: a reference for tests and benchmarks."""
+    logits = model(**_inputs(batch), use_cache=False).logits[:, :-1]
+    flat, labels = logits.float().reshape(-1, logits.shape[-1]), batch["labels"][:, 1:].reshape(-1)
+    return nn.functional.cross_entropy(flat, labels, ignore_index=IGNORED, reduction="sum")
 
 
 def finite(value: Tensor) -> bool:
+    """Whether all numbers of a tensor are finite."""
     return bool(torch.isfinite(value).all())
