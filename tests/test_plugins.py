@@ -83,9 +83,8 @@ FORMATS.register("compact-gpt2")(ForGpt2)
 
 
 @pytest.fixture(autouse=True)
-def _forget(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def _forget() -> Iterator[None]:
     """What a plugin registers is gone after the test."""
-    monkeypatch.delenv(registry.PLUGINS, raising=False)
     tables: list[Registry[Any]] = [PRESETS, FORMATS, FAMILIES]
     before = [set(table) for table in tables]
     yield

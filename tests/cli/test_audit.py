@@ -138,7 +138,6 @@ def test_an_attack_of_a_plugin_is_in_the_report(small: Path, told: Any, refused:
     vars(ATTACKS).update(copy.deepcopy(before))  # what the plugin registers is forgotten after the test
     try:
         report, code = told("audit", small, "--plugin", plugin, "--attacks", "first", "inversion")
-        assert "already a attack called 'first'" in refused("audit", small, "--plugin", plugin)
     finally:
         vars(ATTACKS).update(before)
     assert (report["verdict"], code) == ("void", 4)
@@ -146,8 +145,6 @@ def test_an_attack_of_a_plugin_is_in_the_report(small: Path, told: Any, refused:
     assert [row["arm"] for row in rows] == list(ARMS) and len({row["rate"] for row in rows}) == 1
     assert rows[0]["chance"] == pytest.approx(1 / 30, rel=0.1)
     assert "no attack 'first'" in refused("audit", small, "--attacks", "first")
-    plugin.write_text("raise ValueError('no')")
-    assert "ValueError: no" in refused("audit", small, "--plugin", plugin)
 
 
 @pytest.mark.slow
