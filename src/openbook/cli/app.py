@@ -41,6 +41,7 @@ COMMANDS = [
     ("learn", "openbook.cli.learn:learn", LEARN, "Teach a model with the book open, closing it as it learns."),
     ("exam", "openbook.cli.exam:exam", LEARN, "Examine a run with the book closed, open and wrong."),
     ("mask", "openbook.cli.mask:mask", LEARN, "Show exactly which tokens carry loss."),
+    ("models", "openbook.cli.models:models", LEARN, "List the models that openbook knows by name; fetch, remove."),
     ("sweep", "openbook.cli.sweep:sweep", LEARN, "Carry out a grid of runs, and put them into one table."),
     ("construct", "openbook.cli.construct:construct", MATHEMATICS, "The transformer written by hand."),
     ("reproduce", "openbook.cli.reproduce:reproduce", RESULTS, "The paper's figures and tables, run and judged."),

@@ -27,7 +27,8 @@ class RunFlags:
     config
         YAML file, or the name of a shipped config; flags and --set go over it.
     model
-        Folder, run, shipped reader or Hugging Face name to start from; without it, a small model is made.
+        Model to start from: a folder, a run, a GGUF file, a shipped reader, smollm2-135m (the default for your own
+        data), or a name on the Hugging Face hub; `scratch` (the default for the task) makes a small one from nothing.
     samples
         Number of examples to train on; all of your data, or 10,000 of the task, by default.
     learning_rate
@@ -97,9 +98,9 @@ def learn(
     The loss is on the completion alone; the book is in the context until the curriculum takes it away. Leaves a run
     (config, versions, metrics, weights, hashes) in the folder `--out`.
 
-    Your own data, with a small model made from scratch:
+    Your own data, with SmolLM2-135M, which is downloaded once (93 MB, Apache-2.0):
 
-        openbook learn --data facts.jsonl --epochs 60 --out runs/facts
+        openbook learn --data facts.jsonl --out runs/facts
 
     The paper's task, from a model that can read the book (this one comes with openbook; see `openbook prepare`):
 
