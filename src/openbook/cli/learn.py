@@ -291,6 +291,8 @@ def _show_result(result: dict[str, Any]) -> None:
     out.print(table)
     if result.get("skipped"):
         out.print(f"{result['skipped']:,} records could not be read and were left out", style="yellow")
+    if result.get("retention"):
+        show_retention(result["retention"])
     if result.get("advice"):
         out.print(result["advice"], style="yellow", markup=False)
     if "capable" in result:
@@ -298,5 +300,16 @@ def _show_result(result: dict[str, Any]) -> None:
         out.print(f"{verdict}: open-book accuracy on fresh codebooks against a threshold of {result['threshold']:g}")
     out.print(
         f"{result['samples']:,} examples, {result['steps']:,} steps, {result['seconds']:.1f} s; run: {result['run']}",
+        markup=False,
+    )
+
+
+def show_retention(kept: dict[str, Any]) -> None:
+    """Print what the model has lost of what it could do before."""
+    before, after = kept["new_books"]
+    prompts = "" if kept["prompts_kl"] is None else f", {kept['prompts_kl']:.3f} on your prompts"
+    out.print(
+        f"retained of {kept['start']}: other prose is {kept['perplexity_ratio']:.2f} times as perplexing, KL "
+        f"{kept['text_kl']:.3f} nats a token{prompts}; new books are read at {after:.2f} (before: {before:.2f})",
         markup=False,
     )

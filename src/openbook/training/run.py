@@ -29,6 +29,7 @@ from openbook.training.folder import AFRESH, RunFolder, StartMode
 from openbook.training.models import check_window, freeze, load_or_make, window_of
 from openbook.training.outcome import advice
 from openbook.training.processes import Onlooker, are_several, check_world_size, is_first, wait_for_all
+from openbook.training.retention import retention
 from openbook.training.settings import validated
 from openbook.training.shipped import located
 from openbook.training.signals import stop_signal, stopping_at_signals
@@ -106,6 +107,8 @@ def run_training(
         seconds, cpu_seconds = time.perf_counter() - clock[0], time.process_time() - clock[1]
         rows = final_exam(trainer, stopped())
         result = summary(config, setup, run, trainer, rows, seconds, cpu_seconds)
+        kept = retention(config, setup.model, setup.encoder, setup.source) if is_first() else None
+        result["retention"] = kept.as_dict() if kept is not None else None
         run.save_model(setup.model, setup.tokenizer)
         run.finish(result)
         if not config.training.keep_checkpoints:
