@@ -97,11 +97,11 @@ def _mismatches(run: Path, place: Path, config: RunConfig, decoy: str | None = N
         lines.append(
             f"it was trained on {'other data' if decoy is None else 'a text that is no decoy for these secrets'}"
         )
-    compared = (
+    before, now = (
         each.model_dump(mode="json", include=_COMPARED, exclude={"training": _ASIDE})
         for each in (config, config_of(place))
     )
-    return lines + differences(*compared)
+    return lines + differences(before, now)
 
 
 def replicas(arm: str, count: int) -> list[str]:
