@@ -147,8 +147,5 @@ def vectors_in_place(model: Any, vectors: nn.Parameter, placeholder: int) -> Ite
         start = vectors.to(output.dtype).expand(len(ids), -1, -1)
         return torch.cat([start, output[:, size:]], dim=1)
 
-    handle = model.get_input_embeddings().register_forward_hook(put)
-    try:
+    with model.get_input_embeddings().register_forward_hook(put):
         yield
-    finally:
-        handle.remove()

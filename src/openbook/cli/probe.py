@@ -135,8 +135,8 @@ def stitch(
     from openbook.probes import draw, known, subject
     from openbook.probes.stitch import stitch_map
 
-    for path in (chart, windows):
-        check_path(path)
+    check_path(chart)
+    check_path(windows)
     shape = known_model.shape(reader, sections=sections, task=examples.task, data=data)
     results, reads = [], {}
     if known_model.known is not None:

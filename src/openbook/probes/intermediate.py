@@ -19,13 +19,14 @@ from torch import Tensor
 
 from openbook.base.errors import InputError
 from openbook.base.randomness import generator
-from openbook.probes.layers import evaluating, lens_at, states_at
+from openbook.probes.layers import lens_at, states_at
 from openbook.probes.slots import Slots, slots_of
 from openbook.probes.subject import Advance, Subject, no_progress
 from openbook.task.alphabet import alphabets
 from openbook.task.source import Translations
 from openbook.training.batches import Item
 from openbook.training.encode import Encoder
+from openbook.training.exam import examined
 
 KNOWN = 0.9  # accuracy at which a string is said to be known at its own places
 RIDGE = 1e-2  # penalty as a share of the number of examples; features have unit variance
@@ -145,7 +146,7 @@ def _states_and_lens(
     """States at the slots [K + 1, N, Q, D], and the lens's accuracy [K, Q, I]."""
     chars, words = subject.translations.chars, lens_words(subject.translations, subject.encoder)
     states, hits = [], []
-    with evaluating(subject.model):
+    with torch.inference_mode(), examined(subject.model):
         for start in range(0, len(rows), BATCH):
             part = slice(start, start + BATCH)
             ids = subject.batch(rows[part])["input_ids"]

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from openbook.base.errors import InputError
-from openbook.probes.layers import evaluating, recorded
+from openbook.probes.layers import recorded
 from openbook.probes.perturb import Count, Floats, PerturbMap, changed_books, section_changes
 from openbook.probes.stitch import StitchMap, assembled, section_map
 from openbook.probes.stitching import Cost, Stitcher, Window
@@ -82,7 +82,7 @@ def known_stitch_map(
     stitcher = Stitcher(list(base.levels), list(trained.levels))
     expected = translation.outputs.astype(np.int64)
     maps, cost = [], Cost()
-    with evaluating(base, trained):
+    with torch.inference_mode():
         for level in range(depth):
             context = everything.clone()
             context[level] = 0
@@ -114,7 +114,7 @@ def known_perturb_map(
     used = translation.used()
     names = {level: f"level {level + 1}" for level in range(depth)}
     changes, counts = [], []
-    with evaluating(base):
+    with torch.inference_mode():
         before = _states(kind, base, images, translation)
         for _, changed, count in changed_books(images, used, ~used, names, rules, seed, "string {}".format):
             norms_nkq = (_states(kind, base, changed, translation) - before)[:, 1:].norm(dim=-1)

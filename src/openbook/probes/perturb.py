@@ -20,11 +20,12 @@ from numpy.typing import NDArray
 
 from openbook.base.errors import InputError
 from openbook.base.randomness import words
-from openbook.probes.layers import evaluating, states_at
+from openbook.probes.layers import states_at
 from openbook.probes.significance import LEVEL, larger_cells
 from openbook.probes.slots import Slots, slots_of
 from openbook.probes.subject import SHOWN, Advance, Subject, no_progress
 from openbook.training.batches import Item
+from openbook.training.exam import examined
 
 RULES = 10  # changed in each example, as in the paper
 LARGE = 0.1  # of the largest change of a map: what the eye sees in the paper's figure
@@ -155,7 +156,7 @@ def state_changes(
 ) -> list[Floats]:
     """||h' - h||_2 of every layer's output at every slot, for each set of changed texts: [N, K, Q] each."""
     norms: list[list[Floats]] = [[] for _ in texts]
-    with evaluating(subject.model):
+    with torch.inference_mode(), examined(subject.model):
         for start in range(0, len(before), BATCH):
             rows = slice(start, start + BATCH)
             places = torch.from_numpy(slots.places_bq[rows]).to(subject.device)

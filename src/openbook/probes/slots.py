@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 from openbook.base.errors import InputError
 from openbook.book.shelf import CODE
 from openbook.book.text import Kind
-from openbook.probes.subject import ends_on_answer
 from openbook.task.source import Translations
 from openbook.training.batches import Item
 
@@ -57,7 +56,7 @@ def slots_of(source: Translations, rows: Sequence[Item]) -> Slots:
 def _places(source: Translations, item: Item) -> NDArray[np.int64]:
     thoughts = np.flatnonzero(item.kinds == CODE[Kind.THOUGHT])
     answers = np.flatnonzero(item.kinds == CODE[Kind.ANSWER])
-    if ends_on_answer(source):
+    if source.format.complete:
         thoughts = thoughts[:-1]  # the output at the last one is the first place of the answer already
     if len(thoughts) % max(1, source.depth - 1):
         raise InputError(f"{len(thoughts)} thinking tokens do not divide evenly into {source.depth - 1} strings")

@@ -25,11 +25,11 @@ from torch.nn import functional
 from openbook.base.errors import InputError
 from openbook.base.intervals import clustered
 from openbook.book.source import Source
-from openbook.probes.layers import decoder_layers, evaluating
+from openbook.probes.layers import decoder_layers
 from openbook.probes.stitching import Cost, Stitcher, Window, naive_evaluations, one_stitched
 from openbook.probes.subject import Advance, Subject, no_progress
 from openbook.training.batches import Item
-from openbook.training.exam import answer_tokens, chance_level
+from openbook.training.exam import answer_tokens, chance_level, examined
 from openbook.training.targets import gathered
 
 REACHED = 0.9  # accuracy at which a window is said to hold a section
@@ -137,7 +137,7 @@ def _section(
     own_scores: list[Floats] = []
     cost = Cost()
     batch_size, most_rows = room(base, rows, stitcher, memory)
-    with evaluating(base, trained.model):
+    with torch.inference_mode(), examined(base), examined(trained.model):
         for start in range(0, len(rows), batch_size):
             batch = trained.batch(rows[start : start + batch_size])
             cost = Cost()

@@ -97,8 +97,8 @@ class Stitcher:
         state = _Pass(self, starts)
         with ExitStack() as hooks:
             for number, layer in enumerate(self.base):
-                hooks.callback(layer.register_forward_pre_hook(state.before(number), with_kwargs=True).remove)
-                hooks.callback(layer.register_forward_hook(state.after(number)).remove)
+                hooks.enter_context(layer.register_forward_pre_hook(state.before(number), with_kwargs=True))
+                hooks.enter_context(layer.register_forward_hook(state.after(number)))
             yield state
 
 
@@ -195,6 +195,5 @@ def one_stitched(base: Sequence[nn.Module], trained: Sequence[nn.Module], window
 
     with ExitStack() as hooks:
         for number in range(window[0], window[1] + 1):
-            hook = base[number].register_forward_hook(replaced(trained[number]), with_kwargs=True)
-            hooks.callback(hook.remove)
+            hooks.enter_context(base[number].register_forward_hook(replaced(trained[number]), with_kwargs=True))
         yield
