@@ -23,10 +23,6 @@ from openbook.base.randomness import generator
 
 Style = Literal["bare", "template", "few-shot"]
 SHOTS = 4  # other secrets in a few-shot prompt
-NOT_WRITTEN = (
-    "the student's vocabulary has a rule as one token, which its head cannot write: there is no text to complete "
-    "and no likelihood of one"
-)
 
 
 @dataclass(frozen=True)
@@ -73,7 +69,10 @@ def single_prompts(model: AttackedModel, secrets: Secrets, style: Style, seed: i
 
 def _check_written(secrets: Secrets) -> None:
     if not secrets.written:
-        raise NotApplicableError(NOT_WRITTEN)
+        raise NotApplicableError(
+            "the student's vocabulary has a rule as one token, which its head cannot write: there is no text to "
+            "complete and no likelihood of one"
+        )
 
 
 def _other_secrets(secrets: Secrets, number: int, seed: int) -> list[int]:

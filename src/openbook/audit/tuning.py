@@ -92,9 +92,8 @@ def tune(parameters: Sequence[nn.Parameter], loss_of_step: Callable[[int], Tenso
     """AdamW on the loss of each step; no other weight is touched."""
     optimiser = torch.optim.AdamW(parameters, lr=rate, weight_decay=0.0)
     for step in range(steps):
-        gradients = torch.autograd.grad(loss_of_step(step), parameters, allow_unused=True)
-        for parameter, gradient in zip(parameters, gradients, strict=True):
-            parameter.grad = gradient
+        optimiser.zero_grad()
+        loss_of_step(step).backward(inputs=parameters)
         optimiser.step()
 
 
