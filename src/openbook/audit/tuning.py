@@ -58,7 +58,7 @@ class Practice:
     def likelihoods(self, model: AttackedModel, held: Sequence[int], vectors: int = 0) -> list[Floats]:
         """Log-likelihoods of all candidates of each secret."""
         prompts = self._prompts(model, held, vectors)
-        return [each.total_n for each in likelihoods_at(model, self.secrets.subset(held), prompts)]
+        return [each.total_n for each in likelihoods_at(model, prompts)]
 
     def _prompts(self, model: AttackedModel, numbers: Sequence[int], vectors: int) -> Prompts:
         prompts = single_prompts(model, self.secrets.subset(numbers), "template")
