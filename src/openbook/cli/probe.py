@@ -10,6 +10,10 @@ from cyclopts import App, Parameter
 
 from openbook.base.console import err, progress
 from openbook.base.errors import InputError
+from openbook.figures import check_path, save
+from openbook.figures.terminal import present
+from openbook.paper.published_maps import published_reading, published_window_rows, published_windows
+from openbook.probes import draw
 
 if TYPE_CHECKING:
     from openbook.probes.subject import Subject
@@ -129,10 +133,7 @@ def stitch(
     json
         Print one JSON object on standard output instead of a table.
     """
-    from openbook.figures import check_path, save
-    from openbook.figures.terminal import present
-    from openbook.paper.published_maps import published_window_rows, published_windows
-    from openbook.probes import draw, known, subject
+    from openbook.probes import known, subject
     from openbook.probes.stitch import stitch_map
 
     check_path(chart)
@@ -207,10 +208,7 @@ def perturb(
     json
         Print one JSON object on standard output instead of a table.
     """
-    from openbook.figures import check_path
-    from openbook.figures.terminal import present
-    from openbook.paper.published_maps import published_reading
-    from openbook.probes import draw, known
+    from openbook.probes import known
     from openbook.probes.perturb import RULES, perturb_map
     from openbook.probes.significance import LEAST
 
@@ -263,9 +261,6 @@ def intermediate(
     json
         Print one JSON object on standard output instead of a table.
     """
-    from openbook.figures import check_path
-    from openbook.figures.terminal import present
-    from openbook.probes import draw
     from openbook.probes.intermediate import intermediate_map
 
     check_path(chart)
@@ -307,8 +302,6 @@ def doubt(
     json
         Print one JSON object on standard output instead of a table.
     """
-    from openbook.figures.terminal import present
-    from openbook.probes import draw
     from openbook.probes.doubt import doubt_map
 
     subject = examples.opened(model, length)
