@@ -18,11 +18,11 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
 from openbook.audit.model import AttackedModel, Ids
+from openbook.base.arrays import Floats
 from openbook.base.errors import InputError
 from openbook.student.model import inputs_in_place
 from openbook.training.encode import IGNORED
@@ -49,8 +49,8 @@ class Likelihoods:
     Candidates differ in length: what is not there is NaN.
     """
 
-    logp_nl: NDArray[np.float64]
-    z_nl: NDArray[np.float64]
+    logp_nl: Floats
+    z_nl: Floats
 
     @classmethod
     def unknown(cls, candidates: Sequence[Ids]) -> Likelihoods:
@@ -58,7 +58,7 @@ class Likelihoods:
         return cls(*np.full((2, len(candidates), max(map(len, candidates))), math.nan))
 
     @property
-    def total_n(self) -> NDArray[np.float64]:
+    def total_n(self) -> Floats:
         """Log-likelihood of each whole candidate."""
         return np.nansum(self.logp_nl, axis=1)
 

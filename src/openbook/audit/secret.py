@@ -133,12 +133,12 @@ def task_secrets(source: Translations, frame: str = "", written: bool = True) ->
         for rule in rules:
             text = layout.piece.replace("{text}", fmt.rule(rule))
             right = between.join(rule.split(" -> ")[1].split())
-            cut = text.rindex(right)
-            blank = " " if text[cut - 1] == " " else ""  # none where a rule is one word
+            before, _, tail = text.rpartition(right)
+            known = before.removesuffix(" ")
+            blank = before[len(known) :]  # none where a rule is one word
             candidates = candidates or tuple(
                 f"{blank}{c}{between}{d}" for c in letters[level + 1] for d in letters[level + 1]
             )
-            known, tail = text[: cut - len(blank)], text[cut + len(right) :]
             items.append(Secret(names[level], known, blank + right, candidates, tail))
     headings = tuple((name, layout.heading.replace("{name}", name)) for name in names)
     opening = frame + fmt.preamble(0)

@@ -22,11 +22,12 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from openbook.audit.attack import AttackedModel, Floats, ScoreKind, Scores, Secrets, Skill
+from openbook.audit.attack import AttackedModel, ScoreKind, Scores, Secrets, Skill
 from openbook.audit.model import Ids
 from openbook.audit.secret import all_pieces, answer_of
-from openbook.audit.solving import BATCH, Ints, TaskSkill, unshifted
+from openbook.audit.solving import BATCH, TaskSkill, unshifted
 from openbook.audit.tuning import Practice
+from openbook.base.arrays import Floats, Ints
 from openbook.base.randomness import generator
 from openbook.book.source import Source
 from openbook.book.text import Kind

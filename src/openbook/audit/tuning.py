@@ -68,11 +68,9 @@ class Practice:
 
     def longest(self, model: AttackedModel) -> int:
         """Tokens of the longest text."""
-        places = single_prompts(model, self.secrets, "template").places
-        return max(
-            place.before + model.longest(secret.candidates)
-            for place, secret in zip(places, self.secrets.items, strict=True)
-        )
+        prompts = single_prompts(model, self.secrets, "template")
+        asked = zip(prompts.places, prompts.asked_k, strict=True)
+        return max(place.before + model.longest(secret.candidates) for place, secret in asked)
 
     def placeholder(self, model: AttackedModel) -> int:
         """The token whose embedding vectors replace: not 0, which pads, nor one that tells a student where it is."""

@@ -17,9 +17,9 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from openbook.base.arrays import Mask
 from openbook.base.errors import InputError
 from openbook.base.intervals import clustered
 from openbook.book.shelf import NONE
@@ -35,8 +35,6 @@ from openbook.training.targets import summed_loss, target_logits
 
 STEP = 1e-2  # of the length of the state
 BATCH = 32
-
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)

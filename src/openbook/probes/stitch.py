@@ -18,10 +18,10 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from openbook.base.arrays import Floats
 from openbook.base.errors import InputError
 from openbook.base.intervals import clustered
 from openbook.book.source import Source
@@ -37,8 +37,6 @@ MEMORY = 256  # MiB of activations at once
 # Of logits, by which windows that advance together may differ from one that is run alone: a few steps of the type.
 TOLERANCE = {torch.float32: 1e-3, torch.float16: 1e-2, torch.bfloat16: 5e-2}
 NOT_ARCHITECTURE = {"_name_or_path", "transformers_version", "dtype", "torch_dtype", "use_cache", "architectures"}
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
