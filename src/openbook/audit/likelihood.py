@@ -72,8 +72,8 @@ class Tree:
             for size in range(1, len(ids)):  # the last token of a candidate need not be read
                 numbers.setdefault(ids[:size], len(numbers) - 1)
         nodes = list(numbers)[1:]
-        self.token = [ids[-1] for ids in nodes]
-        self.depth = [len(ids) for ids in nodes]
+        self.token = torch.tensor([ids[-1] for ids in nodes], dtype=torch.int64)
+        self.depth = torch.tensor([len(ids) for ids in nodes], dtype=torch.int64)
         self.candidates = slice(first, first + len(candidates))
         self.next_nl = padded_rows(candidates, filler=IGNORED)
         self.node_nl = padded_rows([[numbers[ids[:k]] for k in range(len(ids))] for ids in candidates])  # -1: the root
@@ -266,26 +266,25 @@ def _parts(asked: list[list[_Question]], length: int, vocabulary: int) -> Iterat
 
 def _read_branches(model: AttackedModel, trunk: _Trunk, part: _Pass) -> None:
     """One pass over the nodes of some trees, which stand one behind the other in the row of their text."""
-    stands: list[tuple[int, _Question, slice]] = []  # row of the pass, question, its nodes there
-    for b, (_, questions) in enumerate(part):
-        ends = np.cumsum([0, *(len(question.tree) for question in questions)]).tolist()
-        stands += [(b, question, slice(*ends[n : n + 2])) for n, question in enumerate(questions)]
-    nodes = max(1, *(here.stop for _, _, here in stands))
-    seen = max(question.place.before for _, question, _ in stands)  # no node looks further
+    sizes = [[len(question.tree) for question in questions] for _, questions in part]
+    nodes = max(1, *map(sum, sizes))
+    seen = max(question.place.before for _, questions in part for question in questions)  # no node looks further
     ids, position = torch.zeros(2, len(part), nodes, dtype=torch.int64)
     sees = torch.zeros(len(part), nodes, seen + nodes, dtype=torch.bool)
     sees[:, :, :1] = True  # padding must see something
-    for b, question, here in stands:
-        tree, before = question.tree, question.place.before
-        ids[b, here] = torch.tensor(tree.token, dtype=torch.int64)
-        position[b, here] = before - 1 + torch.tensor(tree.depth, dtype=torch.int64)
-        sees[b, here, :before] = True
-        sees[b, here, seen + here.start : seen + here.stop] = tree.sees
-    rows = [row for row, _ in part]
-    logits = _node_logits(model, trunk, rows, ids, position, sees)
-    for b, question, here in stands:
-        root = trunk.root[rows[b], question.place.before]
-        question.tree.collect(root, logits[b, here], question.likelihoods)
+    for b, (_, questions) in enumerate(part):
+        here = slice(sum(sizes[b]))
+        before = torch.tensor([question.place.before for question in questions]).repeat_interleave(
+            torch.tensor(sizes[b])
+        )
+        ids[b, here] = torch.cat([question.tree.token for question in questions])
+        position[b, here] = before - 1 + torch.cat([question.tree.depth for question in questions])
+        sees[b, here, :seen] = torch.arange(seen) < before[:, None]
+        sees[b, here, seen : seen + here.stop] = torch.block_diag(*(question.tree.sees for question in questions))
+    logits = _node_logits(model, trunk, [row for row, _ in part], ids, position, sees)
+    for b, (row, questions) in enumerate(part):
+        for question, own in zip(questions, logits[b, : sum(sizes[b])].split(sizes[b]), strict=True):
+            question.tree.collect(trunk.root[row, question.place.before], own, question.likelihoods)
 
 
 def _node_logits(
