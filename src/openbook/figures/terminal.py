@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Literal
 
+from rich.markup import escape
 from rich.table import Table as RichTable
 
 from openbook.base.console import emit_json, out
@@ -36,9 +37,9 @@ def rich_table(table: Table) -> RichTable:
     for place, name in enumerate(table.header):
         cells = [row[place] for row in table.rows]
         justify: Literal["left", "right"] = "left" if any(cell[:1].isalpha() for cell in cells) else "right"
-        shown.add_column(name, justify=justify, overflow="fold")
+        shown.add_column(escape(name), justify=justify, overflow="fold")
     for row in table.rows:
-        shown.add_row(*row)
+        shown.add_row(*map(escape, row))
     return shown
 
 
