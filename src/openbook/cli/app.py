@@ -40,6 +40,7 @@ COMMANDS = [
     ("prepare", "openbook.cli.learn:prepare", LEARN, "Teach a model to read the book."),
     ("learn", "openbook.cli.learn:learn", LEARN, "Teach a model with the book open, closing it as it learns."),
     ("exam", "openbook.cli.exam:exam", LEARN, "Examine a run with the book closed, open and wrong."),
+    ("ask", "openbook.cli.ask:ask", LEARN, "Ask a run what it has learned, with the book closed or open."),
     ("mask", "openbook.cli.mask:mask", LEARN, "Show exactly which tokens carry loss."),
     ("models", "openbook.cli.models:models", LEARN, "List the models that openbook knows by name; fetch, remove."),
     ("sweep", "openbook.cli.sweep:sweep", LEARN, "Carry out a grid of runs, and put them into one table."),
