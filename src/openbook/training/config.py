@@ -214,6 +214,9 @@ class ExamConfig(Strict):
     )
     data: Path | None = Field(None, description="Data to examine on; by default the data that is trained on")
     batch_size: int = Field(64, ge=1, description="Examples in one forward pass of an exam")
+    retention: bool = Field(
+        True, description="Measure at the end what a pre-trained model lost, on other prose and on new books"
+    )
 
 
 class RunConfig(Strict):

@@ -133,7 +133,8 @@ def memory(
     parts = {
         "weights": parameters * BYTES[config.model.dtype],
         "gradients": trained * BYTES[config.model.dtype],
-        "optimiser": trained * 2 * BYTES[config.model.dtype],
+        # two moments, and beside rounded weights a float32 copy of them and of their gradients
+        "optimiser": trained * (8 if config.model.dtype == "float32" else 16),
         "activations": tokens * per_layer * layers,
         "logits": micro * targets * outputs * (width + 8),
         "logits_if_everywhere": tokens * outputs * (width + 8),

@@ -107,8 +107,9 @@ def run_training(
         seconds, cpu_seconds = time.perf_counter() - clock[0], time.process_time() - clock[1]
         rows = final_exam(trainer, stopped())
         result = summary(config, setup, run, trainer, rows, seconds, cpu_seconds)
-        kept = retention(config, setup.model, setup.encoder, setup.source) if is_first() else None
-        result["retention"] = kept.as_dict() if kept is not None else None
+        if config.exam.retention and is_first():
+            kept = retention(config, setup.model, setup.encoder, setup.source)
+            result["retention"] = kept.as_dict() if kept is not None else None
         run.save_model(setup.model, setup.tokenizer)
         run.finish(result)
         if not config.training.keep_checkpoints:
