@@ -1,26 +1,17 @@
 """The book: examples with droppable pieces, read from records or made by a task."""
 
-from openbook.book.example import Example, Piece, Section
-from openbook.book.jsonl import JsonlSource, ListSource, load_source
-from openbook.book.record import example_from_record
-from openbook.book.shelf import Bank, Shelf, shelve
-from openbook.book.source import Source, Vocabulary
-from openbook.book.text import Kind, Layout, Part
-
-__all__ = [
-    "Bank",
-    "Example",
-    "JsonlSource",
-    "Kind",
-    "Layout",
-    "ListSource",
-    "Part",
-    "Piece",
-    "Section",
-    "Shelf",
-    "Source",
-    "Vocabulary",
-    "example_from_record",
-    "load_source",
-    "shelve",
-]
+from openbook.book.example import Example as Example
+from openbook.book.example import Piece as Piece
+from openbook.book.example import Section as Section
+from openbook.book.jsonl import JsonlSource as JsonlSource
+from openbook.book.jsonl import ListSource as ListSource
+from openbook.book.load import load_source as load_source
+from openbook.book.record import example_from_record as example_from_record
+from openbook.book.shelf import Bank as Bank
+from openbook.book.shelf import Shelf as Shelf
+from openbook.book.shelf import shelve as shelve
+from openbook.book.source import Source as Source
+from openbook.book.source import Vocabulary as Vocabulary
+from openbook.book.text import Kind as Kind
+from openbook.book.text import Layout as Layout
+from openbook.book.text import Part as Part

@@ -16,7 +16,7 @@ from typing import Any
 
 from openbook.base.errors import InputError
 from openbook.book.example import Example, Piece, Section
-from openbook.book.text import Kind, Part, layout_named
+from openbook.book.text import LAYOUTS, Kind, Part
 
 PIECE = ("text", "needed")
 OPTIONAL = ("privileged_context", "preamble", "layout", "answer", "thoughts")
@@ -59,7 +59,7 @@ def _example(record: Any) -> Example:
         completion=tuple(_completion_parts(record, completion)),
         sections=_sections(record.get("privileged_context")),
         preamble=_text(record, "preamble") if "preamble" in record else "",
-        layout=layout_named(str(record.get("layout", "plain"))),
+        layout=LAYOUTS[str(record.get("layout", "plain"))],
         history=history,
     )
 

@@ -21,7 +21,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from openbook.base.errors import InputError, nearest
+from openbook.base.registry import Registry
 
 THINK = "<THINK>"  # stands for a word of thought that is not written out
 
@@ -99,17 +99,10 @@ class Layout:
         return parts
 
 
-LAYOUTS = {
-    layout.name: layout
-    for layout in (
-        Layout("plain", heading="{name}:\n", piece="{text}\n", after="\n"),
-        Layout("released", heading="\n{name}:\n", piece=" {text}", keep_headings=True),
-        Layout("compact", heading="", piece=" {text}"),
-    )
-}
-
-
-def layout_named(name: str) -> Layout:
-    if name not in LAYOUTS:
-        raise InputError(f"there is no layout '{name}' ({', '.join(LAYOUTS)}){nearest(name, LAYOUTS)}")
-    return LAYOUTS[name]
+LAYOUTS: Registry[Layout] = Registry("layout")
+for _layout in (
+    Layout("plain", heading="{name}:\n", piece="{text}\n", after="\n"),
+    Layout("released", heading="\n{name}:\n", piece=" {text}", keep_headings=True),
+    Layout("compact", heading="", piece=" {text}"),
+):
+    LAYOUTS.register(_layout.name)(_layout)

@@ -54,11 +54,4 @@ class Schedule:
         return ",".join("@".join(repr(x).removesuffix(".0") for x in (rate, at)) for at, rate in self.points)
 
 
-def _schedule(value: Any) -> Schedule:
-    try:
-        return Schedule.parse(value)
-    except InputError as error:
-        raise ValueError(str(error)) from None
-
-
-ScheduleField = Annotated[Schedule, BeforeValidator(_schedule), PlainSerializer(str, return_type=str)]
+ScheduleField = Annotated[Schedule, BeforeValidator(Schedule.parse), PlainSerializer(str, return_type=str)]

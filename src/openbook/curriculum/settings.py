@@ -81,10 +81,9 @@ class Curriculum(BaseModel):
     )
 
     @classmethod
-    def for_source(cls, name: str, source: Source, **changes: Any) -> Curriculum:
+    def for_source(cls, name: str, source: Source) -> Curriculum:
         """A preset as it suits the examples: a text of one's own keeps its order, and few pieces close by chance."""
-        own = {} if source.uniform else text_settings(name)
-        return cls(**{**preset(name), **own, **changes})
+        return cls(**{**preset(name), **({} if source.uniform else text_settings(name))})
 
     def alone(self, progress: ArrayLike) -> NDArray[np.float64]:
         """Chance that an example's closed pieces are all of one section."""
@@ -94,22 +93,15 @@ class Curriculum(BaseModel):
 
 
 PRESETS: Registry[dict[str, Any] | Callable[..., Any]] = Registry("curriculum")
-_PAPER: dict[str, dict[str, Any]] = {
-    "no-context": {"candidates": "needed", "drop": "1"},
-    "fixed": {"candidates": "needed", "drop": "0.2", "spread": "coin"},
-    "anneal": {"candidates": "needed", "others": 0.25, "drop": "0@0,1@0.6", "spread": "coin"},
-    "no-dropout": {"candidates": "needed", "drop": "0"},
-    "wrong-context": {"candidates": "needed", "others": 0.25, "drop": "0@0,1@0.6", "spread": "coin", "wrong": True},
-    "patient": {
-        "candidates": "needed",
-        "others": 0.25,
-        "drop": "0@0,0.25@0.03,0.25@0.2,1@0.4,1@0.58,0.3@0.6,1@0.78",
-        "spread": "1@0,1@0.58,0.25@0.6",
-        "lean": 6.0,
-    },
-}
-for _name, _settings in _PAPER.items():
-    PRESETS.register(_name)(_settings)
+_NEEDED: dict[str, Any] = {"candidates": "needed"}
+_ANNEAL = {**_NEEDED, "others": 0.25, "drop": "0@0,1@0.6", "spread": "coin"}
+_PATIENT = {"drop": "0@0,0.25@0.03,0.25@0.2,1@0.4,1@0.58,0.3@0.6,1@0.78", "spread": "1@0,1@0.58,0.25@0.6", "lean": 6.0}
+PRESETS.register("no-context")({**_NEEDED, "drop": "1"})
+PRESETS.register("fixed")({**_NEEDED, "drop": "0.2", "spread": "coin"})
+PRESETS.register("anneal")(_ANNEAL)
+PRESETS.register("no-dropout")({**_NEEDED, "drop": "0"})
+PRESETS.register("wrong-context")({**_ANNEAL, "wrong": True})
+PRESETS.register("patient")({**_ANNEAL, **_PATIENT})
 PARAMETERS = {"fixed"}  # presets that take a rate: fixed:0.2
 
 
@@ -131,13 +123,10 @@ def preset(name: str) -> dict[str, Any]:
 
 def expanded(value: Any) -> Any:
     """The settings of a curriculum that a config names: by a preset, or by an object that may start from a `preset`."""
-    try:
-        if isinstance(value, str):
-            return preset(value)
-        if isinstance(value, dict) and "preset" in value:
-            return {**preset(str(value["preset"])), **{k: v for k, v in value.items() if k != "preset"}}
-    except InputError as error:
-        raise ValueError(str(error)) from None
+    if isinstance(value, str):
+        return preset(value)
+    if isinstance(value, dict) and "preset" in value:
+        return {**preset(str(value["preset"])), **{k: v for k, v in value.items() if k != "preset"}}
     return value
 
 

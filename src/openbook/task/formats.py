@@ -160,8 +160,3 @@ class LettersFormat(PairsFormat):
 
     def rule(self, rule: str) -> str:
         return rule.replace(" -> ", " ")
-
-
-def format_named(name: str, depth: int, chars: int) -> Format:
-    """The text format of that name for MLT(depth, chars)."""
-    return FORMATS[name](depth, chars)
