@@ -41,7 +41,7 @@ def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-_encoded = np.frompyfunc(str.encode, 1, 1)
+_encoded: Any = np.frompyfunc(str.encode, 1, 1)
 
 
 class RecordEncoder:
@@ -86,7 +86,7 @@ class RecordEncoder:
             example = spec.text.example(spec.task_number(0) if spec.codebook else ANY_TASK, strings, spec.chain)
             line = _json({**as_record(spec, example), "privileged_context": BOOK}).replace("%", "%%") + "\n"
             line = line.replace(f'"{BOOK}"', "%(book)b]}").replace(str(ANY_TASK), "%(task)d")
-            fields = {}
+            fields: dict[bytes, NDArray[np.intp]] = {}
             while run := SYMBOLS.search(line):
                 name = str(len(fields))
                 symbols = [(len(blank), int(i), int(j)) for blank, i, j in SYMBOL.findall(run[0])]
