@@ -87,9 +87,7 @@ class Curriculum(BaseModel):
 
     def alone(self, progress: ArrayLike) -> NDArray[np.float64]:
         """Chance that an example's closed pieces are all of one section."""
-        if isinstance(self.spread, Schedule):
-            return self.spread.at(progress)
-        return np.full(np.shape(progress), SPREADS[self.spread])
+        return Schedule.parse(SPREADS.get(str(self.spread), self.spread)).at(progress)
 
 
 PRESETS: Registry[dict[str, Any] | Callable[..., Any]] = Registry("curriculum")

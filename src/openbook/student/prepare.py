@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from pathlib import Path
 from signal import SIGTERM
 from typing import Any
@@ -41,8 +42,7 @@ def run_course(
         raise InputError("this config has no reading course: give it the group `reading`")
     check_alone("a reading course")
     check_folder(config, folder, start)
-    task = config.task
-    lesson = Lesson(task.depth, task.chars, task.lengths, config.seed, config.reading, task.text)
+    lesson = Lesson(config.task, config.seed, config.reading)
     source, exam_source = sources_of(config)
     if start.resume and start.allow_changes and (last := checkpoint.newest(RunFolder(folder).checkpoints)):
         checkpoint.check_fits(last, lesson.model)
@@ -82,14 +82,11 @@ def _learn_to_read(config: RunConfig, lesson: Lesson, run: RunFolder, bank: Bank
     """Take steps until an exam is passed or the course has lasted too long; returns the rows of the last exam."""
     assert config.reading is not None
     settings = config.reading
-    with bar("learning to read", len(lesson.stages)) as advance:
+    with bar("learning to read", len(lesson.stages)) as advance, suppress(ExamInterrupted):
         advance(lesson.stage)
         while stop_signal() is None:
             if lesson.finished:
-                try:
-                    rows = _exam(config, lesson, bank)
-                except ExamInterrupted:
-                    break
+                rows = _exam(config, lesson, bank)
                 if accuracy_of(rows)["open_book"] >= settings.capable or lesson.step >= settings.most_steps:
                     return rows
                 lesson.repeat_last_stage()

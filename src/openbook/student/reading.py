@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from openbook.student.course import Course, ReadingBatch, Stage, stages
 from openbook.student.model import StudentForCausalLM
 from openbook.student.vocabulary import Geometry, StudentConfig, student_config
-from openbook.training.config import ReadingConfig
+from openbook.training.config import ReadingConfig, TaskConfig
 from openbook.training.optimizers import muon_adamw
 
 
@@ -104,20 +104,12 @@ def accuracy(known: list[Tensor], batch: ReadingBatch, words: slice = slice(None
 class Lesson:
     """The course in progress. What a step does depends on the seed, the step and the counters alone."""
 
-    def __init__(
-        self,
-        depth: int,
-        chars: int,
-        lengths: tuple[int, int],
-        seed: int,
-        settings: ReadingConfig,
-        text: str = "composite",
-    ) -> None:
-        self.settings, self.lengths = settings, lengths
-        self.course = Course(depth, chars, seed, settings.most_missing, text)
-        self.stages = stages(depth, lengths, settings)
+    def __init__(self, task: TaskConfig, seed: int, settings: ReadingConfig) -> None:
+        self.settings = settings
+        self.course = Course(task.depth, task.chars, seed, settings.most_missing, task.text)
+        self.stages = stages(task.depth, task.lengths, settings)
         size = (settings.width, settings.heads, settings.head, settings.mlp)
-        self.model = looped(student_config(depth, chars, *size, text=text, lag=settings.lag), seed)
+        self.model = looped(student_config(task.depth, task.chars, *size, text=task.text, lag=settings.lag), seed)
         self.optimizer = muon_adamw(self.model, settings.matrix_lr, settings.lr)
         self._peaks = [group["lr"] for group in self.optimizer.param_groups]
         self.step = self.samples = self.stage = self.ending = 0
@@ -130,8 +122,7 @@ class Lesson:
 
     def restore(self, counters: dict[str, Any]) -> None:
         """Go on from the counters of a checkpoint."""
-        for name, value in counters.items():
-            setattr(self, name, value)
+        vars(self).update(counters)
 
     @property
     def finished(self) -> bool:
