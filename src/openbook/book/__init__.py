@@ -1,8 +1,5 @@
 """The book: examples with droppable pieces, read from records or made by a task."""
 
-from openbook.book.example import Example as Example
-from openbook.book.example import Piece as Piece
-from openbook.book.example import Section as Section
 from openbook.book.jsonl import JsonlSource as JsonlSource
 from openbook.book.jsonl import ListSource as ListSource
 from openbook.book.load import load_source as load_source
@@ -12,6 +9,9 @@ from openbook.book.shelf import Shelf as Shelf
 from openbook.book.shelf import shelve as shelve
 from openbook.book.source import Source as Source
 from openbook.book.source import Vocabulary as Vocabulary
+from openbook.book.text import Example as Example
 from openbook.book.text import Kind as Kind
 from openbook.book.text import Layout as Layout
 from openbook.book.text import Part as Part
+from openbook.book.text import Piece as Piece
+from openbook.book.text import Section as Section

@@ -20,11 +20,10 @@ from numpy.typing import NDArray
 
 from openbook.base.errors import InputError
 from openbook.base.files import file_hash
-from openbook.book.example import Example, Section
 from openbook.book.record import example_from_record
 from openbook.book.shelf import Bank, Shelf, shelve
 from openbook.book.source import Source
-from openbook.book.text import THINK, Kind
+from openbook.book.text import THINK, Example, Kind, Section
 
 KEPT_BYTES = 64 * 2**20  # of lines whose examples are kept in memory
 LONGEST_LINE = 16 * 2**20  # bytes; a longer line is a broken file far more often than a record

@@ -15,8 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from openbook.base.errors import InputError
-from openbook.book.example import Example, Piece, Section
-from openbook.book.text import LAYOUTS, Kind, Part
+from openbook.book.text import LAYOUTS, Example, Kind, Part, Piece, Section
 
 PIECE = ("text", "needed")
 OPTIONAL = ("privileged_context", "preamble", "layout", "answer", "thoughts")

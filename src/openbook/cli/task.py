@@ -13,9 +13,8 @@ from rich.table import Table
 from openbook.base.console import emit_json, out, progress
 from openbook.base.errors import InputError
 from openbook.task.dataset import DatasetSpec
-from openbook.task.formats import FORMATS
+from openbook.task.formats import FORMATS, Chain, Format
 from openbook.task.phrasebook import Codebook
-from openbook.task.text import Chain, Format
 from openbook.task.writer import write_dataset
 
 OPTIONS_OF = {"thoughts": "released", "tokens_per_rule": "compact"}  # the format that each option belongs to

@@ -8,10 +8,10 @@ from openbook.curriculum.choice import silenced as silenced
 from openbook.curriculum.plan import Chooser as Chooser
 from openbook.curriculum.plan import SamplingPlan as SamplingPlan
 from openbook.curriculum.plan import curriculum_for as curriculum_for
-from openbook.curriculum.schedule import Schedule as Schedule
 from openbook.curriculum.settings import PRESETS as PRESETS
 from openbook.curriculum.settings import SPREADS as SPREADS
 from openbook.curriculum.settings import Curriculum as Curriculum
+from openbook.curriculum.settings import Schedule as Schedule
 from openbook.curriculum.settings import curriculum_named as curriculum_named
 from openbook.curriculum.settings import expanded as expanded
 from openbook.curriculum.settings import preset as preset

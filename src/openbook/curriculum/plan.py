@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from openbook.base.errors import InputError
 from openbook.base.randomness import Keyed, keyed_words, permutations, words
-from openbook.book.example import Example
 from openbook.book.shelf import NONE, Shelf
 from openbook.book.source import Source
+from openbook.book.text import Example
 from openbook.curriculum.choice import HEADER, Opened, choose, thought_counts
 from openbook.curriculum.settings import PRESETS, Curriculum, expanded
 

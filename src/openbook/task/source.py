@@ -15,15 +15,13 @@ from numpy.typing import NDArray
 
 from openbook.base.errors import InputError
 from openbook.base.randomness import permutations, words
-from openbook.book.example import Example
 from openbook.book.shelf import CODE, NONE, Bank, Fragments, Shelf
 from openbook.book.source import Indices, Source, Tokenize, Vocabulary
-from openbook.book.text import Kind
+from openbook.book.text import Example, Kind
 from openbook.task.alphabet import alphabets
-from openbook.task.formats import FORMATS
+from openbook.task.formats import FORMATS, PAD, Chain, Slot
 from openbook.task.inputs import check_lengths, random_inputs, subset_inputs
 from openbook.task.phrasebook import Codebook, Table, rule_text, sample_tables
-from openbook.task.text import PAD, Chain, Slot
 from openbook.task.translate import Translation, translate_batch
 
 Sides = NDArray[np.integer]  # bigrams on one side of the rules in some books: [B, depth, n²]
