@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 from rich.markup import escape
@@ -33,7 +33,7 @@ def choose_codebook(path: Path | None, depth: int | None, chars: int | None, see
 
 def choose_format(name: str, depth: int, chars: int, **options: int | None) -> Format:
     """The text format, refusing an option that belongs to another one."""
-    given = {key: value for key, value in options.items() if value is not None}
+    given: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
     for key in given:
         if OPTIONS_OF[key] != name:
             raise InputError(f"--{key.replace('_', '-')} belongs to --format {OPTIONS_OF[key]}: leave it out")

@@ -112,6 +112,9 @@ class Lesson:
         self.model = looped(student_config(task.depth, task.chars, *size, text=task.text, lag=settings.lag), seed)
         self.optimizer = muon_adamw(self.model, settings.matrix_lr, settings.lr)
         self._peaks = [group["lr"] for group in self.optimizer.param_groups]
+        self._end = slice(-2 // self.model.config.unit, None)  # words of the last bigram, which the first one decides
+        # Steps in which the rate falls to zero; more for more levels, which doubt has to pass through.
+        self.final_steps = settings.final_steps * task.depth
         self.step = self.samples = self.stage = self.ending = 0
         self.recent: list[float] = []
         self.exams = 0  # number of exams that were failed
@@ -128,11 +131,6 @@ class Lesson:
     def finished(self) -> bool:
         """Whether the last stage has ended, or the course has lasted too long."""
         return self.step >= self.settings.most_steps or self.ending >= self.final_steps
-
-    @property
-    def final_steps(self) -> int:
-        """Steps in which the rate falls to zero; more for more levels, which doubt has to pass through."""
-        return self.settings.final_steps * self.stages[-1].levels
 
     @property
     def _last(self) -> bool:
@@ -166,11 +164,6 @@ class Lesson:
         if not self._last and self.running_accuracy(settings.window) > settings.gate:
             self.stage, self.recent = self.stage + 1, []
         return {"loss": float(loss.detach()), "accuracy": by_level}
-
-    @property
-    def _end(self) -> slice:
-        """The words of a string's last bigram, which depends on the first character."""
-        return slice(-2 // self.model.config.unit, None)
 
     def loss(self, logits: list[Tensor], wanted: Tensor) -> Tensor:
         """Cross-entropy of characters, in which those of the last bigram may count for more."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal
 
 from openbook.base.errors import InputError
@@ -45,7 +45,7 @@ class Format:
 
     depth: int
     chars: int
-    think = THINK  # what stands for a word of thought that is not written out
+    think: str = field(default=THINK, kw_only=True)  # what stands for a word of thought that is not written out
     layout: ClassVar[Layout]
     unit: ClassVar[int] = 1  # characters in a word of a string: 2 writes a string bigram by bigram
     chains: ClassVar[tuple[Chain, ...]] = ("silent", "explicit")
@@ -129,7 +129,6 @@ class ReleasedFormat(Format):
     """The released code's text: full sentences, rules ` A B -> K L;`, `thoughts` thinking tokens for each level."""
 
     thoughts: int = 40
-    think: str = THINK
     layout = LAYOUTS["released"]
 
     def section_names(self) -> list[str]:
@@ -173,7 +172,6 @@ class CompactFormat(Format):
     """
 
     tokens_per_rule: Literal[4, 6] = 4
-    think: str = THINK
     layout = LAYOUTS["compact"]
 
     def rule(self, rule: str) -> str:
@@ -191,7 +189,6 @@ class CompactFormat(Format):
 
 
 @FORMATS.register("composite")
-@dataclass(frozen=True)
 class CompositeFormat(Format):
     """Coarse words for the student: a rule is one word, `AB>KL`, and a string is written bigram by bigram.
 
@@ -199,7 +196,6 @@ class CompositeFormat(Format):
     after the slot that must know it, as next-token prediction wants it. There is no explicit chain of thought.
     """
 
-    think: str = THINK
     layout = LAYOUTS["compact"]
     unit = 2
     chains = ("silent",)
@@ -237,7 +233,6 @@ class CompositeFormat(Format):
 
 
 @FORMATS.register("pairs")
-@dataclass(frozen=True)
 class PairsFormat(CompositeFormat):
     """Words for a student that writes: every bigram is one word, a rule is two, `AB KL`, and `<READ>` ends the book."""
 
@@ -251,7 +246,6 @@ class PairsFormat(CompositeFormat):
 
 
 @FORMATS.register("letters")
-@dataclass(frozen=True)
 class LettersFormat(PairsFormat):
     """Ordinary text for a student that writes: every character is one word, a rule is four, `A B K L`."""
 
