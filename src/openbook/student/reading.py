@@ -105,7 +105,7 @@ class Lesson:
     """The course in progress. What a step does depends on the seed, the step and the counters alone."""
 
     def __init__(self, task: TaskConfig, seed: int, settings: ReadingConfig) -> None:
-        self.settings = settings
+        self.task, self.settings = task, settings
         self.course = Course(task.depth, task.chars, seed, settings.most_missing, task.text)
         self.stages = stages(task.depth, task.lengths, settings)
         size = (settings.width, settings.heads, settings.head, settings.mlp)
