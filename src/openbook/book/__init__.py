@@ -1,7 +1,7 @@
 """The book: examples with droppable pieces, read from records or made by a task."""
 
-from openbook.book.jsonl import JsonlSource as JsonlSource
-from openbook.book.jsonl import ListSource as ListSource
+from openbook.book.load import JsonlSource as JsonlSource
+from openbook.book.load import ListSource as ListSource
 from openbook.book.load import load_source as load_source
 from openbook.book.record import example_from_record as example_from_record
 from openbook.book.shelf import Bank as Bank

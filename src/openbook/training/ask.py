@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from openbook.book.jsonl import ListSource
+from openbook.book.load import ListSource
 from openbook.book.shelf import CODE, NONE
 from openbook.book.text import Kind
 from openbook.curriculum import Opened
