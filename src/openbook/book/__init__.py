@@ -4,14 +4,10 @@ from openbook.book.load import JsonlSource as JsonlSource
 from openbook.book.load import ListSource as ListSource
 from openbook.book.load import load_source as load_source
 from openbook.book.record import example_from_record as example_from_record
-from openbook.book.shelf import Bank as Bank
 from openbook.book.shelf import Shelf as Shelf
 from openbook.book.shelf import shelve as shelve
 from openbook.book.source import Source as Source
-from openbook.book.source import Vocabulary as Vocabulary
 from openbook.book.text import Example as Example
-from openbook.book.text import Kind as Kind
-from openbook.book.text import Layout as Layout
 from openbook.book.text import Part as Part
 from openbook.book.text import Piece as Piece
 from openbook.book.text import Section as Section

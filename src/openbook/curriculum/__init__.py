@@ -5,7 +5,6 @@ from openbook.curriculum.choice import Opened as Opened
 from openbook.curriculum.choice import choose as choose
 from openbook.curriculum.choice import open_fragments as open_fragments
 from openbook.curriculum.choice import silenced as silenced
-from openbook.curriculum.plan import Chooser as Chooser
 from openbook.curriculum.plan import SamplingPlan as SamplingPlan
 from openbook.curriculum.plan import curriculum_for as curriculum_for
 from openbook.curriculum.settings import PRESETS as PRESETS
