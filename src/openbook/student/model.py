@@ -197,9 +197,6 @@ class StudentForCausalLM(LlamaForCausalLM):
     def _init_weights(self, module: nn.Module) -> None:
         """Weights are drawn in the constructor; loading fills in the rest."""
 
-    def get_output_embeddings(self) -> nn.Module:
-        return self.lm_head
-
     def forward(self, input_ids: Tensor | None = None, text: Tensor | None = None, **options: Any) -> Any:
         """Positions and mask follow from the tokens, so those that are given are ignored.
 
