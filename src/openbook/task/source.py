@@ -168,6 +168,7 @@ class Translations(Source):
         tasks = [0] if self.codebook else [self._task_number(index) for index in indices.tolist()]
         preambles = numbers([self.format.preamble(task) for task in tasks])
         prompts = [self.format.prompt_template(task) for task in tasks]
+        prompt = [self._slot(translation, list(places)) for places in zip(*prompts, strict=True)]
         slots = self.format.completion_template()
         completion = [self._slot(translation, [slot]) for slot in slots]
         kinds = [np.full(part.shape, CODE[slot.kind]) for slot, part in zip(slots, completion, strict=True)]
@@ -179,9 +180,7 @@ class Translations(Source):
             needed=np.take_along_axis(translation.used(), left, axis=-1),
             after=np.full(batch, NONE, np.int32),
             keep_headings=np.full(batch, layout.keep_headings),
-            prompt=np.concatenate(
-                [self._slot(translation, list(slots)) for slots in zip(*prompts, strict=True)], axis=1
-            ),
+            prompt=np.concatenate(prompt, axis=1),
             completion=np.concatenate(completion, axis=1),
             kinds=np.concatenate(kinds, axis=1),
         )
