@@ -36,7 +36,7 @@ from openbook.student.vocabulary import student_config
 from openbook.task import Codebook
 from openbook.task.source import Translations
 from openbook.training.batches import Collator, PositionDataset
-from openbook.training.config import ReadingConfig
+from openbook.training.config import ReadingConfig, TaskConfig
 from openbook.training.encode import Encoder
 from openbook.training.models import make_tokenizer
 from openbook.training.optimizers import muon_adamw
@@ -106,7 +106,7 @@ def shares(step: Callable[[], None]) -> dict[str, float]:
 
 def reading_course(depth: int) -> tuple[float, float]:
     """Of a step of the course: the share of time that its examples take to make, and of its tokens that are padding."""
-    lesson = Lesson(depth, 8, (20, 40), 0, ReadingConfig())
+    lesson = Lesson(TaskConfig(depth=depth, text="composite"), 0, ReadingConfig())
     lesson.stage = len(lesson.stages) - 1
     for lesson.step in range(10 * STEPS):  # what is made once, for every length, is made
         lesson.batch()

@@ -43,8 +43,7 @@ PRESETS.register("half-closed")({"candidates": "all", "drop": "0.5"})
 FORMAT = """
 from dataclasses import dataclass
 from openbook.book.text import LAYOUTS, THINK, Kind
-from openbook.task.formats import FORMATS
-from openbook.task.text import Format, Slot
+from openbook.task.formats import FORMATS, Format, Slot
 
 @FORMATS.register("telegram")
 @dataclass(frozen=True)

@@ -11,8 +11,17 @@ import pytest
 
 from openbook.base.errors import InputError
 from openbook.book import Example, ListSource
-from openbook.curriculum import HEADER, PRESETS, SPREADS, Curriculum, Opened, SamplingPlan, choose, curriculum_named
-from openbook.curriculum.schedule import Schedule
+from openbook.curriculum import (
+    HEADER,
+    PRESETS,
+    SPREADS,
+    Curriculum,
+    Opened,
+    SamplingPlan,
+    Schedule,
+    choose,
+    curriculum_named,
+)
 from openbook.task import Codebook
 from openbook.task.source import Translations
 

@@ -19,7 +19,7 @@ from openbook.cli import main
 from openbook.student.course import Course, Stage
 from openbook.student.reading import Lesson, accuracy, looped, passes, untied
 from openbook.student.vocabulary import student_config
-from openbook.training.config import ReadingConfig
+from openbook.training.config import ReadingConfig, TaskConfig
 from openbook.training.exam import examine
 from openbook.training.folder import RunFolder
 from openbook.training.reopen import reopen
@@ -28,10 +28,14 @@ from openbook.training.resolve import resolve
 SETTINGS = ReadingConfig(width=16, heads=1, head=8, mlp=16, batch_size=8, most_steps=12)
 
 
+def task_of(depth: int, chars: int, lengths: tuple[int, int], text: str = "composite") -> TaskConfig:
+    return TaskConfig(depth=depth, chars=chars, lengths=lengths, text=text)
+
+
 @pytest.mark.parametrize(("text", "last"), [("composite", 1), ("letters", 2)])
 def test_the_last_bigram_counts_as_much_as_it_is_told_to(text: str, last: int) -> None:
     def lesson(ends: float) -> Lesson:
-        return Lesson(2, 3, (8, 8), 0, SETTINGS.model_copy(update={"ends": ends}), text)
+        return Lesson(task_of(2, 3, (8, 8), text), 0, SETTINGS.model_copy(update={"ends": ends}))
 
     words, unit = 8 * last // 2, 2 // last
     known = torch.randn(3, words, unit, 3, requires_grad=True)
@@ -44,7 +48,7 @@ def test_the_last_bigram_counts_as_much_as_it_is_told_to(text: str, last: int) -
 
 
 def test_a_stage_is_not_passed_before_the_wrap_around_is_right() -> None:
-    lesson = Lesson(2, 3, (8, 8), 0, SETTINGS.model_copy(update={"ends": 0.5, "gate": 0.99, "margin": 0.0}))
+    lesson = Lesson(task_of(2, 3, (8, 8)), 0, SETTINGS.model_copy(update={"ends": 0.5, "gate": 0.99, "margin": 0.0}))
     shares = [(lesson.take_step()["accuracy"][-1], lesson.recent[-1]) for _ in range(8)]
     assert all(counted <= share for share, counted in shares) and any(counted < share for share, counted in shares)
     lesson.stage, lesson.recent = len(lesson.stages) - 1, []
@@ -86,7 +90,7 @@ def test_spare_units_write_nothing_until_they_are_taught() -> None:
 
 
 def test_a_lesson_that_ended_too_early_goes_on_at_its_full_rate() -> None:
-    lesson = Lesson(1, 3, (4, 8), 0, SETTINGS.model_copy(update={"final_steps": 2, "most_steps": 100}))
+    lesson = Lesson(task_of(1, 3, (4, 8)), 0, SETTINGS.model_copy(update={"final_steps": 2, "most_steps": 100}))
     lesson.stage, lesson.recent, lesson.step = len(lesson.stages) - 1, [1.0] * 20, 30  # after the warm-up
     rates = []
     while not lesson.finished:
@@ -101,7 +105,7 @@ def test_a_lesson_that_ended_too_early_goes_on_at_its_full_rate() -> None:
 
 def test_a_lesson_taken_up_again_ends_the_same() -> None:
     def lesson() -> Lesson:
-        return Lesson(2, 3, (4, 8), 0, SETTINGS)
+        return Lesson(task_of(2, 3, (4, 8)), 0, SETTINGS)
 
     whole, broken = lesson(), lesson()
     for _ in range(8):
@@ -186,7 +190,7 @@ def test_a_reader_kept_in_half_precision_is_the_one_that_was_examined(tmp_path: 
         assert [row.as_dict() for row in rows] == RunFolder(tmp_path / kept).read("result.json")["exam"]
         states[kept] = model.state_dict()
     assert size["float16"] < 0.6 * size["float32"]
-    lesson = Lesson(2, 3, (4, 8), 0, SETTINGS.model_copy(update={"kept": "float16"}))
+    lesson = Lesson(task_of(2, 3, (4, 8)), 0, SETTINGS.model_copy(update={"kept": "float16"}))
     for (name, buffer), (_, made) in zip(lesson.reader().named_buffers(), model.named_buffers(), strict=True):
         assert torch.equal(buffer, made), name  # as a loaded model has them: not rounded
     for name, value in states["float32"].items():
@@ -197,7 +201,7 @@ def test_a_reader_kept_in_half_precision_is_the_one_that_was_examined(tmp_path: 
 @pytest.mark.parametrize("text", ["composite", "pairs", "letters"])
 def test_a_student_learns_to_look_up_one_level(text: str) -> None:
     """The real thing, as small as it gets: from nothing to reading MLT(1, 4) in seconds."""
-    lesson = Lesson(1, 4, (8, 12), 0, ReadingConfig(most_steps=600, missing=0.25), text)
+    lesson = Lesson(task_of(1, 4, (8, 12), text), 0, ReadingConfig(most_steps=600, missing=0.25))
     while not lesson.finished:
         lesson.take_step()
     batch = lesson.course.batch(Stage(1, 0.25, (8, 12)), 2**30, 64, 0.0)

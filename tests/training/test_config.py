@@ -9,8 +9,7 @@ import pytest
 
 import openbook
 from openbook.base.errors import InputError
-from openbook.curriculum import curriculum_named
-from openbook.curriculum.schedule import Schedule
+from openbook.curriculum import Schedule, curriculum_named
 from openbook.training.config import RunConfig
 from openbook.training.resolve import STAGE_ONE, configured, resolve
 from openbook.training.settings import listed, places, read_yaml, shipped, validated

@@ -18,8 +18,7 @@ from openbook.base.errors import InputError
 from openbook.base.intervals import wilson
 from openbook.book import ListSource
 from openbook.book.text import Kind
-from openbook.curriculum import Curriculum, SamplingPlan, curriculum_named
-from openbook.curriculum.schedule import Schedule
+from openbook.curriculum import Curriculum, SamplingPlan, Schedule, curriculum_named
 from openbook.task import Codebook
 from openbook.task.source import Translations
 from openbook.training.batches import items

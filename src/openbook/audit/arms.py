@@ -26,7 +26,7 @@ from openbook.base.console import Bar, no_bar
 from openbook.base.errors import InputError
 from openbook.base.files import differences, written_aside
 from openbook.base.randomness import generator
-from openbook.curriculum.schedule import Schedule
+from openbook.curriculum import Schedule
 from openbook.training import sources
 from openbook.training.config import RunConfig
 from openbook.training.exam import examine

@@ -16,7 +16,7 @@ from openbook.audit.secret import Secrets, pieces_in_place, secrets_in_records
 from openbook.base.errors import InputError
 from openbook.base.files import write_json, written_aside
 from openbook.base.randomness import generator
-from openbook.book.jsonl import load_source
+from openbook.book.load import load_source
 from openbook.book.source import Source
 
 DIGITS = 4

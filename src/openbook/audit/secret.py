@@ -20,9 +20,8 @@ from typing import Literal
 import numpy as np
 
 from openbook.base.errors import InputError
-from openbook.book.example import Example, Piece
 from openbook.book.source import Source
-from openbook.book.text import Kind, Layout
+from openbook.book.text import Example, Kind, Layout, Piece
 from openbook.task.source import Translations
 from openbook.training.chat import History
 

@@ -15,8 +15,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from openbook.base.errors import InputError
-from openbook.book.example import Example, Piece, Section
-from openbook.book.text import Kind, Part, layout_named
+from openbook.book.text import LAYOUTS, Example, Kind, Part, Piece, Section
 
 PIECE = ("text", "needed")
 OPTIONAL = ("privileged_context", "preamble", "layout", "answer", "thoughts")
@@ -59,7 +58,7 @@ def _example(record: Any) -> Example:
         completion=tuple(_completion_parts(record, completion)),
         sections=_sections(record.get("privileged_context")),
         preamble=_text(record, "preamble") if "preamble" in record else "",
-        layout=layout_named(str(record.get("layout", "plain"))),
+        layout=LAYOUTS[str(record.get("layout", "plain"))],
         history=history,
     )
 
@@ -135,39 +134,33 @@ def _messages(messages: Any) -> list[tuple[str, str]]:
 
 
 def _completion_parts(record: Mapping[str, Any], completion: str) -> list[Part]:
-    """Find `thoughts` (in order) and `answer` (last occurrence) inside the completion; what is left are words.
-
-    A blank in front of a part goes with it, as tokenizers have it: cut off, it would be a token that no text has.
-    """
-    marks: list[tuple[int, int, Kind]] = []
-    position = 0
+    """Find `thoughts` (in order) and `answer` (last occurrence) inside the completion; what is left are words."""
     thoughts = record.get("thoughts", [])
     if isinstance(thoughts, str) or not isinstance(thoughts, Sequence):
         raise InputError(f"'thoughts' is {type(thoughts).__name__}, not a list of parts of 'completion': write a list")
+    parts: list[tuple[str, str, Kind]] = []  # what stands before a part, its text, its kind
+    left = completion
     for number, thought in enumerate(thoughts, 1):
-        start = completion.find(thought, position) if isinstance(thought, str) and thought else -1
-        if start < 0:
+        if not isinstance(thought, str) or not thought or thought not in left:
             raise InputError(
                 f"thought {number} does not occur in 'completion' after the one before it: copy it from there"
             )
-        position = start + len(thought)
-        marks.append((start, position, Kind.THOUGHT))
+        before, _, left = left.partition(thought)
+        parts.append((before, thought, Kind.THOUGHT))
     rest = Kind.ANSWER  # if nothing is singled out, everything but the thoughts is examined
     if "answer" in record:
-        answer = _text(record, "answer")
-        start = completion.rfind(answer) if answer else -1
-        if start < position:
+        answer, rest = _text(record, "answer"), Kind.WORDS
+        if not answer or answer not in left:
             raise InputError("'answer' does not occur in 'completion' after its thoughts: copy it from there")
-        marks.append((start, start + len(answer), Kind.ANSWER))
-        rest = Kind.WORDS
-    parts = []
-    position = 0
-    for start, end, kind in marks:
-        start -= start > position and completion[start - 1] == " "
-        parts += [Part(rest, completion[position:start]), Part(kind, completion[start:end])]
-        position = end
-    parts.append(Part(rest, completion[position:]))
-    return [part for part in parts if part.text]
+        before, _, left = left.rpartition(answer)
+        parts.append((before, answer, Kind.ANSWER))
+    # A blank in front of a part goes with it, as tokenizers have it: cut off, it would be a token that no text has.
+    found = [
+        part
+        for before, text, kind in parts
+        for part in (Part(rest, before.removesuffix(" ")), Part(kind, " " * before.endswith(" ") + text))
+    ]
+    return [part for part in (*found, Part(rest, left)) if part.text]
 
 
 def _sections(context: Any) -> tuple[Section, ...]:

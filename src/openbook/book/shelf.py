@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from openbook.book.example import Example, thought_words
-from openbook.book.text import THINK, Kind, Part
+from openbook.book.text import THINK, Example, Kind, Part, thought_words
 
 NONE = -1  # no fragment here
 LOCAL = 1 << 30  # fragments from here on are texts of one shelf only (a prompt that occurs once is not kept)

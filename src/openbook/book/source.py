@@ -11,10 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from openbook.base.errors import InputError
-from openbook.book.example import Example
 from openbook.book.record import record_from_example
 from openbook.book.shelf import Bank, Shelf, shelve
-from openbook.book.text import THINK
+from openbook.book.text import THINK, Example
 
 Indices = NDArray[np.int64]
 Tokenize = Callable[[Sequence[str]], list[list[int]]]

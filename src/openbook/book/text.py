@@ -1,6 +1,6 @@
-"""Text of an example: parts, each with what it is for, and how a book is set.
+"""An example as a person reads it: a prompt, a completion, and a book of droppable pieces in sections.
 
-A text is made of parts, in this order:
+Its text is made of parts, each with what it is for, in this order:
 
     preamble  You are performing ... The subset of dictionaries used are as follows:
     heading   Dictionary used from language 1 to language 2:
@@ -17,11 +17,12 @@ Because parts stay apart, later code knows which characters carry loss, which ma
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from openbook.base.errors import InputError, nearest
+from openbook.base.registry import Registry
 
 THINK = "<THINK>"  # stands for a word of thought that is not written out
 
@@ -99,17 +100,79 @@ class Layout:
         return parts
 
 
-LAYOUTS = {
-    layout.name: layout
-    for layout in (
-        Layout("plain", heading="{name}:\n", piece="{text}\n", after="\n"),
-        Layout("released", heading="\n{name}:\n", piece=" {text}", keep_headings=True),
-        Layout("compact", heading="", piece=" {text}"),
-    )
-}
+LAYOUTS: Registry[Layout] = Registry("layout")
+for _layout in (
+    Layout("plain", heading="{name}:\n", piece="{text}\n", after="\n"),
+    Layout("released", heading="\n{name}:\n", piece=" {text}", keep_headings=True),
+    Layout("compact", heading="", piece=" {text}"),
+):
+    LAYOUTS.register(_layout.name)(_layout)
 
 
-def layout_named(name: str) -> Layout:
-    if name not in LAYOUTS:
-        raise InputError(f"there is no layout '{name}' ({', '.join(LAYOUTS)}){nearest(name, LAYOUTS)}")
-    return LAYOUTS[name]
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A droppable piece of the book; `needed` says whether this example's answer depends on it."""
+
+    text: str
+    needed: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A named run of pieces: a phrasebook, a chapter, a list of facts."""
+
+    name: str
+    pieces: tuple[Piece, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """One thing to learn: what is asked, what is answered, and the book that helps."""
+
+    prompt: str
+    completion: tuple[Part, ...]
+    sections: tuple[Section, ...] = ()
+    preamble: str = ""
+    layout: Layout = LAYOUTS["plain"]
+    history: tuple[tuple[str, str], ...] | None = None  # of a conversation: its earlier messages, (role, content)
+
+    def parts(self, opened: Sequence[Sequence[int]] | None = None) -> list[Part]:
+        """All parts with the given pieces open, in the given order (all of them, if none are named)."""
+        if opened is None:
+            opened = [range(len(section.pieces)) for section in self.sections]
+        book = [
+            (section.name, [(k, section.pieces[k].text) for k in numbers])
+            for section, numbers in zip(self.sections, opened, strict=True)
+        ]
+        return [
+            Part(Kind.PREAMBLE, self.preamble),
+            *self.layout.parts(book),
+            Part(Kind.PROMPT, self.prompt),
+            *self.completion,
+        ]
+
+    def render(self, opened: Sequence[Sequence[int]] | None = None) -> Rendered:
+        return render(self.parts(opened))
+
+    def silenced(self, rate: float = 1.0, think: str = THINK) -> Example:
+        """The words of its thoughts replaced by thinking tokens, the first `rate` of them."""
+        words = [len(thought_words(p.text, think=think)) if p.kind == Kind.THOUGHT else 0 for p in self.completion]
+        left = int(rate * sum(words) + 1e-9)
+        parts = []
+        for part, count in zip(self.completion, words, strict=True):
+            quiet = min(left, count)
+            left -= quiet
+            parts.append(replace(part, text="".join(thought_words(part.text, quiet, think))) if quiet else part)
+        return replace(self, completion=tuple(parts))
+
+
+def thought_words(text: str, quiet: int = 0, think: str = THINK) -> list[str]:
+    """A thought as words with the blanks around them (joined, they give it back); the first are thinking tokens.
+
+    >>> thought_words(" A B", quiet=1)
+    ['<THINK>', ' B']
+    """
+    if not text.replace(think, ""):  # already silent
+        return [think] * text.count(think)
+    words = re.findall(r"\s*\S+(?:\s+$)?", text) or [text]
+    return [think] * quiet + words[quiet:]

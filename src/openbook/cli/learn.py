@@ -227,11 +227,11 @@ def _check_course(flags: RunFlags) -> None:
 def _show_course(config: Any, json: bool) -> int:
     """The plan of a reading course: its stages. How many steps they take is not known beforehand."""
     from openbook.student.course import stages
-    from openbook.task.formats import format_named
+    from openbook.task.formats import FORMATS
     from openbook.task.inputs import check_lengths
 
     check_lengths(*config.task.lengths)
-    format_named(config.task.text, config.task.depth, config.task.chars).check()
+    FORMATS[config.task.text](config.task.depth, config.task.chars).check()
     course = [vars(stage) for stage in stages(config.task.depth, config.task.lengths, config.reading)]
     if json:
         emit_json({"stages": course, "most_steps": config.reading.most_steps})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 from rich.markup import escape
@@ -13,9 +13,8 @@ from rich.table import Table
 from openbook.base.console import emit_json, out, progress
 from openbook.base.errors import InputError
 from openbook.task.dataset import DatasetSpec
-from openbook.task.formats import FORMATS
+from openbook.task.formats import FORMATS, Chain, Format
 from openbook.task.phrasebook import Codebook
-from openbook.task.text import Chain, Format
 from openbook.task.writer import write_dataset
 
 OPTIONS_OF = {"thoughts": "released", "tokens_per_rule": "compact"}  # the format that each option belongs to
@@ -34,7 +33,7 @@ def choose_codebook(path: Path | None, depth: int | None, chars: int | None, see
 
 def choose_format(name: str, depth: int, chars: int, **options: int | None) -> Format:
     """The text format, refusing an option that belongs to another one."""
-    given = {key: value for key, value in options.items() if value is not None}
+    given: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
     for key in given:
         if OPTIONS_OF[key] != name:
             raise InputError(f"--{key.replace('_', '-')} belongs to --format {OPTIONS_OF[key]}: leave it out")

@@ -9,8 +9,7 @@ from typing import Annotated, Any, TypeVar
 
 from pydantic import AfterValidator, AliasPath, BaseModel, Field, TypeAdapter, ValidationError
 
-from openbook.curriculum import PRESETS, preset
-from openbook.curriculum.schedule import Schedule
+from openbook.curriculum import PRESETS, Schedule, preset
 from openbook.training.folder import CHANGES, ERROR, MANIFEST, PARTS, RunFolder
 
 T = TypeVar("T")

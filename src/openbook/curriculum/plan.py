@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from openbook.base.errors import InputError
 from openbook.base.randomness import Keyed, keyed_words, permutations, words
-from openbook.book.example import Example
 from openbook.book.shelf import NONE, Shelf
 from openbook.book.source import Source
+from openbook.book.text import Example
 from openbook.curriculum.choice import HEADER, Opened, choose, thought_counts
 from openbook.curriculum.settings import PRESETS, Curriculum, expanded
 
@@ -91,20 +91,17 @@ class SamplingPlan:
             raise InputError(
                 f"positions are 0..{self.total - 1}, but {positions.min()}..{positions.max()} was asked for"
             )
-        indices = self.indices(positions)
-        rule = self.curriculum if not isinstance(self.curriculum, Curriculum) else self.curriculum.rule
-        if isinstance(rule, str):
-            rule = cast(Chooser, PRESETS[rule])
-        if rule is not None:
-            return self._chosen(rule, positions, indices)
-        assert isinstance(self.curriculum, Curriculum)
+        indices, curriculum = self.indices(positions), self.curriculum
+        if not isinstance(curriculum, Curriculum):
+            return self._chosen(curriculum, positions, indices)
+        if curriculum.rule is not None:
+            return self._chosen(cast(Chooser, PRESETS[curriculum.rule]), positions, indices)
         keyed = keyed_words(self.seed, "curriculum")
-        if self.curriculum.wrong:
+        if curriculum.wrong:
             shelf = self.source.wrong(indices, keyed.block(positions, HEADER)[:, 4:])
         else:
             shelf = self.source.shelf(indices)
-        drawn = _words(keyed, positions, shelf)
-        return shelf, choose(self.curriculum, shelf, self.progress(positions), drawn)
+        return shelf, choose(curriculum, shelf, self.progress(positions), _words(keyed, positions, shelf))
 
     def _chosen(self, chooser: Chooser, positions: Positions, indices: Positions) -> tuple[Shelf, Opened]:
         """The same for a curriculum of the user's own; what it returns is checked."""

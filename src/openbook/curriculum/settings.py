@@ -17,7 +17,9 @@ and one of ours, for books of many sections that build on each other:
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 import numpy as np
@@ -27,7 +29,46 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainSeriali
 from openbook.base.errors import InputError
 from openbook.base.registry import Registry
 from openbook.book.source import Source
-from openbook.curriculum.schedule import Schedule, ScheduleField
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A rate over progress: points `rate@progress` joined by straight lines, constant before and after.
+
+    >>> Schedule.parse("0@0,1@0.6").at(0.3)
+    array(0.5)
+    """
+
+    points: tuple[tuple[float, float], ...]  # (progress, rate)
+
+    @classmethod
+    def parse(cls, text: Any) -> Schedule:
+        """`0.2` is a constant; `0@0,1@0.6` rises from 0 at the start to 1 at 60 % of training."""
+        if isinstance(text, Schedule):
+            return text
+        items = [item.strip().partition("@") for item in str(text).split(",")]
+        if sum(not at for _, at, _ in items) > 1:
+            raise InputError(f"schedule '{text}': say at which progress each rate holds, as in '0@0,1@0.6'")
+        try:
+            points = [(float(progress or 0), float(rate)) for rate, _, progress in items]
+        except ValueError:
+            raise InputError(f"'{text}' is no schedule: write rates with their progress, as in '0@0,1@0.6'") from None
+        if any(not 0 <= number <= 1 for point in points for number in point):
+            raise InputError(f"schedule '{text}': rates and progress are between 0 and 1")
+        if any(a[0] > b[0] for a, b in itertools.pairwise(points)):
+            raise InputError(f"schedule '{text}': progress must not go back")
+        return cls(tuple(points))
+
+    def at(self, progress: ArrayLike) -> NDArray[np.float64]:
+        times, rates = np.array(self.points).T
+        return np.asarray(np.interp(np.asarray(progress, dtype=np.float64), times, rates))
+
+    def __str__(self) -> str:
+        """What `parse` reads back exactly."""
+        return ",".join("@".join(repr(x).removesuffix(".0") for x in (rate, at)) for at, rate in self.points)
+
+
+ScheduleField = Annotated[Schedule, BeforeValidator(Schedule.parse), PlainSerializer(str, return_type=str)]
 
 SPREADS = {"all": 0.0, "one": 1.0, "coin": 0.5}  # share of the examples whose closed pieces are all of one section
 
@@ -81,35 +122,25 @@ class Curriculum(BaseModel):
     )
 
     @classmethod
-    def for_source(cls, name: str, source: Source, **changes: Any) -> Curriculum:
+    def for_source(cls, name: str, source: Source) -> Curriculum:
         """A preset as it suits the examples: a text of one's own keeps its order, and few pieces close by chance."""
-        own = {} if source.uniform else text_settings(name)
-        return cls(**{**preset(name), **own, **changes})
+        return cls(**{**preset(name), **({} if source.uniform else text_settings(name))})
 
     def alone(self, progress: ArrayLike) -> NDArray[np.float64]:
         """Chance that an example's closed pieces are all of one section."""
-        if isinstance(self.spread, Schedule):
-            return self.spread.at(progress)
-        return np.full(np.shape(progress), SPREADS[self.spread])
+        return Schedule.parse(SPREADS.get(str(self.spread), self.spread)).at(progress)
 
 
 PRESETS: Registry[dict[str, Any] | Callable[..., Any]] = Registry("curriculum")
-_PAPER: dict[str, dict[str, Any]] = {
-    "no-context": {"candidates": "needed", "drop": "1"},
-    "fixed": {"candidates": "needed", "drop": "0.2", "spread": "coin"},
-    "anneal": {"candidates": "needed", "others": 0.25, "drop": "0@0,1@0.6", "spread": "coin"},
-    "no-dropout": {"candidates": "needed", "drop": "0"},
-    "wrong-context": {"candidates": "needed", "others": 0.25, "drop": "0@0,1@0.6", "spread": "coin", "wrong": True},
-    "patient": {
-        "candidates": "needed",
-        "others": 0.25,
-        "drop": "0@0,0.25@0.03,0.25@0.2,1@0.4,1@0.58,0.3@0.6,1@0.78",
-        "spread": "1@0,1@0.58,0.25@0.6",
-        "lean": 6.0,
-    },
-}
-for _name, _settings in _PAPER.items():
-    PRESETS.register(_name)(_settings)
+_NEEDED: dict[str, Any] = {"candidates": "needed"}
+_ANNEAL = {**_NEEDED, "others": 0.25, "drop": "0@0,1@0.6", "spread": "coin"}
+_PATIENT = {"drop": "0@0,0.25@0.03,0.25@0.2,1@0.4,1@0.58,0.3@0.6,1@0.78", "spread": "1@0,1@0.58,0.25@0.6", "lean": 6.0}
+PRESETS.register("no-context")({**_NEEDED, "drop": "1"})
+PRESETS.register("fixed")({**_NEEDED, "drop": "0.2", "spread": "coin"})
+PRESETS.register("anneal")(_ANNEAL)
+PRESETS.register("no-dropout")({**_NEEDED, "drop": "0"})
+PRESETS.register("wrong-context")({**_ANNEAL, "wrong": True})
+PRESETS.register("patient")({**_ANNEAL, **_PATIENT})
 PARAMETERS = {"fixed"}  # presets that take a rate: fixed:0.2
 
 
@@ -131,13 +162,10 @@ def preset(name: str) -> dict[str, Any]:
 
 def expanded(value: Any) -> Any:
     """The settings of a curriculum that a config names: by a preset, or by an object that may start from a `preset`."""
-    try:
-        if isinstance(value, str):
-            return preset(value)
-        if isinstance(value, dict) and "preset" in value:
-            return {**preset(str(value["preset"])), **{k: v for k, v in value.items() if k != "preset"}}
-    except InputError as error:
-        raise ValueError(str(error)) from None
+    if isinstance(value, str):
+        return preset(value)
+    if isinstance(value, dict) and "preset" in value:
+        return {**preset(str(value["preset"])), **{k: v for k, v in value.items() if k != "preset"}}
     return value
 
 

@@ -20,8 +20,7 @@ from torch import Tensor
 
 from openbook.base.randomness import keyed_words
 from openbook.book.shelf import Bank
-from openbook.curriculum import Curriculum, SamplingPlan
-from openbook.curriculum.schedule import Schedule
+from openbook.curriculum import Curriculum, SamplingPlan, Schedule
 from openbook.student.vocabulary import student_config
 from openbook.task.source import Translations
 from openbook.training.batches import PositionDataset

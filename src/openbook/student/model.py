@@ -108,46 +108,42 @@ class CompositeEmbedding(nn.Module):
     def forward(self, ids: Tensor, where: Geometry | None = None) -> Tensor:
         """The vector of each token, the sum of its parts: [B, T, D]."""
         where = Geometry(ids, self.config) if where is None else where
-        nothing = torch.zeros(1, self.config.hidden_size, device=ids.device, dtype=self.kind.dtype)
-        parts = self._words(ids, where, nothing) if self.config.writes else self._rules(ids, where, nothing)
-        flags = torch.cat([nothing, self.flag, self.flag.sum(0, keepdim=True)])
-        vectors = parts + nn.functional.embedding(where.first.long() + 2 * where.last.long(), flags)
+        parts = self._words(ids, where) if self.config.writes else self._rules(ids, where)
+        flags = torch.cat([self.flag, self.flag.sum(0, keepdim=True)])
+        vectors = parts + rows_where(where.first | where.last, where.first + 2 * where.last - 1, flags)
         if self.config.unit == 2:
             return vectors
-        is_word = where.given | where.ruled | where.inside
-        return vectors + nn.functional.embedding(
-            torch.where(is_word, where.half, 2), torch.cat([self.half_of, nothing])
-        )
+        return vectors + rows_where(where.given | where.ruled | where.inside, where.half, self.half_of)
 
-    def _words(self, ids: Tensor, where: Geometry, nothing: Tensor) -> Tensor:
+    def _words(self, ids: Tensor, where: Geometry) -> Tensor:
         """In a text of words: a word is its characters and its level, wherever it stands, and its kind."""
-        config, embed = self.config, nn.functional.embedding
-        visible = where.given | where.ruled
-        words = embed(torch.where(visible, ids, config.first_special), torch.cat([self.words(self.level), nothing]))
+        words = rows_where(where.given | where.ruled, ids, self.words(self.level))
         thought = where.inside & ~where.given
-        level = torch.where(thought, where.level.clamp(0, config.depth), config.depth + 1)
-        levels = embed(level, torch.cat([self.level, nothing]))
+        levels = rows_where(thought, where.level.clamp(0, self.config.depth), self.level)
         kind = where.ruled * 4 - where.right * 3 + where.given * 2 + thought * 3
-        return words + levels + embed(kind, self.kind)
+        return words + levels + nn.functional.embedding(kind, self.kind)
 
-    def _rules(self, ids: Tensor, where: Geometry, nothing: Tensor) -> Tensor:
+    def _rules(self, ids: Tensor, where: Geometry) -> Tensor:
         """Where a rule is one token: it is four characters and its level."""
-        config, size, embed = self.config, self.config.chars**2, nn.functional.embedding
+        config, size = self.config, self.config.chars**2
         book, rule, given, slot = self.kind
         number = ids - config.first_rule
         is_rule = number >= 0
-        left_side = torch.where(is_rule, torch.div(number, size, rounding_mode="floor") % size, size)
-        level = torch.div(number, size * size, rounding_mode="floor")
-        right_side = torch.where(is_rule, level * size + number % size, config.depth * size)
-        left = torch.cat([self.bigrams(0), nothing])
-        right = torch.cat([(self.bigrams(2) + self.level[1:, None] + rule).flatten(0, 1), nothing])
+        left = rows_where(is_rule, number // size % size, self.bigrams(0))
+        right_sides = (self.bigrams(2) + self.level[1:, None] + rule).flatten(0, 1)
+        right = rows_where(is_rule, number // size**2 * size + number % size, right_sides)
         # what is not a rule: a given bigram, a slot of some level, or something that only marks the start
         given_bigrams = (self.bigrams(2) + self.level[:-1, None] + given).flatten(0, 1)
-        others = torch.cat([given_bigrams, self.level + slot, book[None], nothing])
+        others = torch.cat([given_bigrams, self.level + slot, book[None]])
         slots = len(given_bigrams) + where.level.clamp(0, config.depth)
-        other = torch.where(where.given, ids - size, torch.where(where.inside, slots, len(others) - 2))
-        other = torch.where(is_rule, len(others) - 1, other)
-        return embed(left_side, left) + embed(right_side, right) + embed(other, others)
+        other = torch.where(where.given, ids - size, torch.where(where.inside, slots, len(others) - 1))
+        return left + right + rows_where(~is_rule, other, others)
+
+
+def rows_where(there: Tensor, numbers: Tensor, table: Tensor) -> Tensor:
+    """The rows of a table by their numbers, and zeros where there is none: [B, T, D]."""
+    nothing = table.new_zeros(1, table.shape[1])
+    return nn.functional.embedding(torch.where(there, numbers, len(table)), torch.cat([table, nothing]))
 
 
 class CompositeHead(nn.Module):
@@ -200,9 +196,6 @@ class StudentForCausalLM(LlamaForCausalLM):
 
     def _init_weights(self, module: nn.Module) -> None:
         """Weights are drawn in the constructor; loading fills in the rest."""
-
-    def get_output_embeddings(self) -> nn.Module:
-        return self.lm_head
 
     def forward(self, input_ids: Tensor | None = None, text: Tensor | None = None, **options: Any) -> Any:
         """Positions and mask follow from the tokens, so those that are given are ignored.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from pathlib import Path
 from signal import SIGTERM
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import torch
 
 from openbook.base.console import Bar, no_bar
-from openbook.base.errors import InputError, StoppedError
+from openbook.base.errors import StoppedError
 from openbook.book.shelf import Bank
 from openbook.student.reading import Lesson
 from openbook.training import checkpoint
@@ -37,12 +38,10 @@ def run_course(
     report: Report = lambda line: None,
 ) -> dict[str, Any]:
     """Teach a student to read and leave a run in `folder`; returns the keys of `openbook prepare --json`."""
-    if config.reading is None or config.task is None:
-        raise InputError("this config has no reading course: give it the group `reading`")
+    assert config.reading is not None and config.task is not None  # a validated config of a course has both
     check_alone("a reading course")
     check_folder(config, folder, start)
-    task = config.task
-    lesson = Lesson(task.depth, task.chars, task.lengths, config.seed, config.reading, task.text)
+    lesson = Lesson(config.task, config.seed, config.reading)
     source, exam_source = sources_of(config)
     if start.resume and start.allow_changes and (last := checkpoint.newest(RunFolder(folder).checkpoints)):
         checkpoint.check_fits(last, lesson.model)
@@ -80,16 +79,12 @@ def run_course(
 
 def _learn_to_read(config: RunConfig, lesson: Lesson, run: RunFolder, bank: Bank, bar: Bar) -> list[Row]:
     """Take steps until an exam is passed or the course has lasted too long; returns the rows of the last exam."""
-    assert config.reading is not None
-    settings = config.reading
-    with bar("learning to read", len(lesson.stages)) as advance:
+    settings = lesson.settings
+    with bar("learning to read", len(lesson.stages)) as advance, suppress(ExamInterrupted):
         advance(lesson.stage)
         while stop_signal() is None:
             if lesson.finished:
-                try:
-                    rows = _exam(config, lesson, bank)
-                except ExamInterrupted:
-                    break
+                rows = _exam(config, lesson, bank)
                 if accuracy_of(rows)["open_book"] >= settings.capable or lesson.step >= settings.most_steps:
                     return rows
                 lesson.repeat_last_stage()
@@ -110,9 +105,8 @@ def _learn_to_read(config: RunConfig, lesson: Lesson, run: RunFolder, bank: Bank
 
 def _exam(config: RunConfig, lesson: Lesson, bank: Bank) -> list[Row]:
     """Examine the reader on new strings each time: an exam that is repeated until it is passed proves nothing."""
-    assert config.task is not None
     exam = config.exam
-    questions = task_source(config.task, exam.samples, EXAM_START + lesson.exams * exam.samples, bank)
+    questions = task_source(lesson.task, exam.samples, EXAM_START + lesson.exams * exam.samples, bank)
     encoder = Encoder(lesson.course.tokenizer, bank, think=config.think, loss=config.training.loss)
     sizes: dict[str, Any] = {"samples": exam.samples, "seed": config.seed, "batch_size": exam.batch_size}
     what = (lesson.reader(), encoder, questions, config.curriculum, (0.0, 1.0))

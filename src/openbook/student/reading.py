@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from openbook.student.course import Course, ReadingBatch, Stage, stages
 from openbook.student.model import StudentForCausalLM
 from openbook.student.vocabulary import Geometry, StudentConfig, student_config
-from openbook.training.config import ReadingConfig
+from openbook.training.config import ReadingConfig, TaskConfig
 from openbook.training.optimizers import muon_adamw
 
 
@@ -104,22 +104,17 @@ def accuracy(known: list[Tensor], batch: ReadingBatch, words: slice = slice(None
 class Lesson:
     """The course in progress. What a step does depends on the seed, the step and the counters alone."""
 
-    def __init__(
-        self,
-        depth: int,
-        chars: int,
-        lengths: tuple[int, int],
-        seed: int,
-        settings: ReadingConfig,
-        text: str = "composite",
-    ) -> None:
-        self.settings, self.lengths = settings, lengths
-        self.course = Course(depth, chars, seed, settings.most_missing, text)
-        self.stages = stages(depth, lengths, settings)
+    def __init__(self, task: TaskConfig, seed: int, settings: ReadingConfig) -> None:
+        self.task, self.settings = task, settings
+        self.course = Course(task.depth, task.chars, seed, settings.most_missing, task.text)
+        self.stages = stages(task.depth, task.lengths, settings)
         size = (settings.width, settings.heads, settings.head, settings.mlp)
-        self.model = looped(student_config(depth, chars, *size, text=text, lag=settings.lag), seed)
+        self.model = looped(student_config(task.depth, task.chars, *size, text=task.text, lag=settings.lag), seed)
         self.optimizer = muon_adamw(self.model, settings.matrix_lr, settings.lr)
         self._peaks = [group["lr"] for group in self.optimizer.param_groups]
+        self._end = slice(-2 // self.model.config.unit, None)  # words of the last bigram, which the first one decides
+        # Steps in which the rate falls to zero; more for more levels, which doubt has to pass through.
+        self.final_steps = settings.final_steps * task.depth
         self.step = self.samples = self.stage = self.ending = 0
         self.recent: list[float] = []
         self.exams = 0  # number of exams that were failed
@@ -130,18 +125,12 @@ class Lesson:
 
     def restore(self, counters: dict[str, Any]) -> None:
         """Go on from the counters of a checkpoint."""
-        for name, value in counters.items():
-            setattr(self, name, value)
+        vars(self).update(counters)
 
     @property
     def finished(self) -> bool:
         """Whether the last stage has ended, or the course has lasted too long."""
         return self.step >= self.settings.most_steps or self.ending >= self.final_steps
-
-    @property
-    def final_steps(self) -> int:
-        """Steps in which the rate falls to zero; more for more levels, which doubt has to pass through."""
-        return self.settings.final_steps * self.stages[-1].levels
 
     @property
     def _last(self) -> bool:
@@ -175,11 +164,6 @@ class Lesson:
         if not self._last and self.running_accuracy(settings.window) > settings.gate:
             self.stage, self.recent = self.stage + 1, []
         return {"loss": float(loss.detach()), "accuracy": by_level}
-
-    @property
-    def _end(self) -> slice:
-        """The words of a string's last bigram, which depends on the first character."""
-        return slice(-2 // self.model.config.unit, None)
 
     def loss(self, logits: list[Tensor], wanted: Tensor) -> Tensor:
         """Cross-entropy of characters, in which those of the last bigram may count for more."""

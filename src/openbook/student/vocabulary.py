@@ -106,10 +106,8 @@ def student_config(
         intermediate_size=mlp,
         num_hidden_layers=2 * depth,
         num_attention_heads=heads,
-        num_key_value_heads=heads,
         head_dim=head,
         max_position_embeddings=8192,
-        tie_word_embeddings=False,
         rms_norm_eps=1e-5,
         use_cache=False,
         pad_token_id=words,
@@ -143,10 +141,10 @@ class Geometry:
         after = torch.arange(ids.shape[1], device=ids.device) - start
         self.given = given
         self.apart = (after < 0) & given.any(1, keepdim=True) & ~self.padding & (not config.writes)
-        self.segment = torch.div(after, length, rounding_mode="floor")
+        self.segment = after // length
         within = after - self.segment * length
-        self.place = torch.div(within, halves, rounding_mode="floor")
-        first_level = torch.div(ids.gather(1, start) - size, size, rounding_mode="floor").clamp(min=0)
+        self.place = within // halves
+        first_level = ((ids.gather(1, start) - size) // size).clamp(min=0)
         self.level = first_level + self.segment
         self.inside = (after >= 0) & (self.level <= config.depth) & given.any(1, keepdim=True)
         self.half = torch.where(self.inside, within, number) % halves  # of its bigram

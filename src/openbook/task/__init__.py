@@ -1,16 +1,10 @@
 """The task: multi-level translation MLT(d, n). Phrasebooks, translation (the oracle), inputs and text."""
 
-from openbook.task.inputs import coverable_inputs, random_inputs, subset_inputs
-from openbook.task.phrasebook import Codebook, Phrasebook
-from openbook.task.translate import Translation, translate, translate_batch
-
-__all__ = [
-    "Codebook",
-    "Phrasebook",
-    "Translation",
-    "coverable_inputs",
-    "random_inputs",
-    "subset_inputs",
-    "translate",
-    "translate_batch",
-]
+from openbook.task.inputs import coverable_inputs as coverable_inputs
+from openbook.task.inputs import random_inputs as random_inputs
+from openbook.task.inputs import subset_inputs as subset_inputs
+from openbook.task.phrasebook import Codebook as Codebook
+from openbook.task.phrasebook import Phrasebook as Phrasebook
+from openbook.task.translate import Translation as Translation
+from openbook.task.translate import translate as translate
+from openbook.task.translate import translate_batch as translate_batch

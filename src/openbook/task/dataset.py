@@ -6,7 +6,7 @@ A record is one line of JSON:
     completion          The translation result is: Sequence in language 1: B H C A; ...
     privileged_context  {"Dictionary used from language 1 to language 2": [{"text": "A B -> K L;", "needed": true}]}
     preamble            the text before the book
-    layout              how the book is set: the name of a layout of `openbook.task.text`
+    layout              how the book is set: the name of a layout of `openbook.book.text`
     answer              the part of the completion that is examined (its last occurrence)
     thoughts            with an explicit chain of thought: the parts of the completion that thinking tokens may replace
 
@@ -19,18 +19,16 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from openbook.base.errors import InputError
 from openbook.base.randomness import words
-from openbook.book.example import Example
 from openbook.book.record import record_from_example
-from openbook.book.text import Kind
-from openbook.task.formats import ReleasedFormat
+from openbook.book.text import Example
+from openbook.task.formats import Chain, Format, ReleasedFormat
 from openbook.task.inputs import check_lengths, random_inputs
 from openbook.task.phrasebook import Codebook
-from openbook.task.text import Chain, Format
 from openbook.task.translate import output, translate
 
 
@@ -125,12 +123,9 @@ def piece_words(spec: DatasetSpec, start: int, count: int) -> Any:
 
 def as_record(spec: DatasetSpec, example: Example) -> dict[str, Any]:
     """An example as a record; tokens of a silent thought are words like others, as nothing is left to silence."""
-    if spec.chain == "silent":
-        parts = (replace(part, kind=Kind.WORDS) if part.kind == Kind.THOUGHT else part for part in example.completion)
-        return record_from_example(replace(example, completion=tuple(parts)))
     written = record_from_example(example)
-    written.setdefault("thoughts", [])
-    return written
+    thoughts = written.pop("thoughts", [])
+    return written if spec.chain == "silent" else {**written, "thoughts": thoughts}
 
 
 def record(spec: DatasetSpec, index: int) -> dict[str, Any]:

@@ -1,13 +1,13 @@
 """Records as bytes, many at once: the fast twin of `openbook.task.dataset.record`.
 
-Every text that can occur in a record (a symbol, a rule, a heading, the words between them) is kept once in a table. A
-batch of records is then an array of table entries, put together by NumPy, and one `join` writes it:
+NumPy looks up the words of all strings and the pieces of all books in tables, and a template puts them together:
 
-    row      [constant | s_1 ... | constant | heading, piece, piece, ... | constant | answer ... | newline]
-    entries  [      17 |  0 3 .. |       21 |     88,   1204,   977, ... |       25 |   40 41 .. |      26]
+    template  {"prompt": "Now please ... is:%(0)s.", ..., "privileged_context": %(book)s, ... "answer": "%(7)s"}
+    0          B H C A
+    book      {"level 1": [{"text": " A B -> K L;", "needed": true}, ...]}
 
-The constants are not written down here. A template is the oracle's own record with marks in place of what varies, cut
-at the marks, one for each length of string; so formats can change without this file knowing.
+The templates are not written down here. A template is the oracle's own record with marks in place of what varies, and
+then fields in place of the marks, one for each length of string; so formats can change without this file knowing.
 """
 
 from __future__ import annotations
@@ -15,19 +15,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from openbook.book.shelf import NONE, Bank
-from openbook.book.shelf import Fragments as Entries
 from openbook.task.alphabet import alphabets
 from openbook.task.dataset import DatasetSpec, as_record, piece_words
 from openbook.task.inputs import random_inputs
 from openbook.task.phrasebook import Table, sample_tables
 from openbook.task.translate import Translation, translate_batch
+
+Texts = NDArray[np.object_]
 
 CHUNK = 512  # samples at once, fewer where phrasebooks are large: the arrays of a chunk should stay in the cache
 CHUNK_RULES = 1 << 18
@@ -35,21 +34,14 @@ CHUNK_RULES = 1 << 18
 ANY_TASK = 8_414_709_848_078_965_066  # stands for the number of a task; nothing else in a record looks like it
 BOOK = "\ue000book\ue001"  # stand-ins for what varies, which no format writes itself (private-use characters)
 SYMBOL = re.compile("( ?)\ue000(\\d+),(\\d+)\ue001")  # of a string, at a place
-MARK = re.compile(f'( ?\ue000\\d+,\\d+\ue001|"{BOOK}"|{ANY_TASK})')
+SYMBOLS = re.compile(f"(?:{SYMBOL.pattern})+")
 
 
 def _json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False)
 
 
-@dataclass(frozen=True)
-class _Template:
-    """The record of a string length: its fixed entries, and the columns of those that vary."""
-
-    entries: Entries  # [columns]
-    book: int  # how many columns stand before the book
-    symbols: NDArray[np.intp]  # [symbols, 4]: column, whether a blank is in front, which string, which place in it
-    tasks: list[int]  # columns that hold the number of the task
+_encoded: Any = np.frompyfunc(str.encode, 1, 1)
 
 
 class RecordEncoder:
@@ -58,28 +50,17 @@ class RecordEncoder:
     def __init__(self, spec: DatasetSpec) -> None:
         self.spec = spec
         self.chunk = max(1, min(CHUNK, CHUNK_RULES // (spec.depth * spec.chars**2)))
-        self.texts = Bank()  # of all entries
-        self._bytes: NDArray[np.object_] = np.empty(0, dtype=object)
-        self._templates: dict[int, _Template] = {}
+        self._templates: dict[int, tuple[bytes, dict[bytes, NDArray[np.intp]]]] = {}
         letters = np.array([list(alphabet) for alphabet in alphabets(spec.depth, spec.chars)], dtype=object)
-        # Symbols mostly follow a blank: a second run of entries has it built in, which halves the entries to join.
-        self._symbols = self._numbers(np.stack([letters, " " + letters]))
+        self._symbols = _encoded(np.stack([letters, " " + letters]))  # mostly they follow a blank
         names = [f"{_json(name)}: [" for name in spec.text.section_names()]
-        self._headings = self._numbers(["{" + names[0], *("], " + name for name in names[1:])])
-        self._closing = self.texts.number("]}")
-        left, right = self._halves(letters)
-        if spec.codebook:  # the rules that occur are few enough to have an entry each
-            images = right[np.arange(spec.depth)[:, None, None], [[0], [1]], spec.codebook.tables[:, None]]
-            self._pieces = self._numbers(left[:, :, None] + images[:, None])
-        else:
-            self._left, self._right = self._numbers(left), self._numbers(right)
+        self._headings = _encoded(np.array(["{" + names[0], *("], " + name for name in names[1:])], dtype=object))
+        self._left, self._right = map(_encoded, self._halves(letters))
+        if spec.codebook:  # the rules that occur are few enough to have a text each
+            images = self._right[np.arange(spec.depth)[:, None, None], [[0], [1]], spec.codebook.tables[:, None]]
+            self._pieces = self._left[:, :, None] + images[:, None]
 
-    def _numbers(self, texts: Any) -> Entries:
-        """The entries of an array of texts."""
-        array = np.array(texts, dtype=object)
-        return self.texts.numbers(array.reshape(-1).tolist()).reshape(array.shape)
-
-    def _halves(self, letters: NDArray[np.object_]) -> tuple[NDArray[np.object_], NDArray[np.object_]]:
+    def _halves(self, letters: Texts) -> tuple[Texts, Texts]:
         """Pieces of any codebook, cut in the middle: n² left sides and n² right sides instead of n⁴ rules.
 
         Left sides [level, whether a comma comes before, bigram], right sides [level, whether needed, bigram].
@@ -87,27 +68,31 @@ class RecordEncoder:
         rule = self.spec.text.rule("\ue000 \ue000 -> \ue000 \ue000")
         spare, needed = (_json({"text": rule, "needed": needed}).split("\ue000") for needed in (False, True))
 
-        def bigrams(between: str) -> NDArray[np.object_]:
+        def bigrams(between: str) -> Texts:
             return (letters[:, :, None] + between + letters[:, None]).reshape(len(letters), 1, -1)
 
         begins = np.array([[spare[0]], [", " + spare[0]]], dtype=object)
         ends = np.array([[spare[4]], [needed[4]]], dtype=object)
         return begins + bigrams(spare[1])[:-1] + spare[2], bigrams(spare[3])[1:] + ends
 
-    def _template(self, length: int) -> _Template:
+    def _template(self, length: int) -> tuple[bytes, dict[bytes, NDArray[np.intp]]]:
+        """The record of a string length with fields for what varies, and the symbols of each field that is a string.
+
+        Of a symbol: whether a blank is in front, which string, and which place in it; [3, symbols].
+        """
         if length not in self._templates:
             spec = self.spec
             strings = [[f"\ue000{i},{j}\ue001" for j in range(length)] for i in range(spec.depth + 1)]
             example = spec.text.example(spec.task_number(0) if spec.codebook else ANY_TASK, strings, spec.chain)
-            line = _json({**as_record(spec, example), "privileged_context": BOOK}) + "\n"
-            parts = [part for part in MARK.split(line) if part]
-            symbols = [(column, SYMBOL.fullmatch(part)) for column, part in enumerate(parts)]
-            self._templates[length] = _Template(
-                self._numbers(["" if MARK.fullmatch(part) else part for part in parts]),
-                parts.index(f'"{BOOK}"'),
-                np.array([(column, len(mark[1]), int(mark[2]), int(mark[3])) for column, mark in symbols if mark]),
-                [column for column, part in enumerate(parts) if part == str(ANY_TASK)],
-            )
+            line = _json({**as_record(spec, example), "privileged_context": BOOK}).replace("%", "%%") + "\n"
+            line = line.replace(f'"{BOOK}"', "%(book)b]}").replace(str(ANY_TASK), "%(task)d")
+            fields: dict[bytes, NDArray[np.intp]] = {}
+            while run := SYMBOLS.search(line):
+                name = str(len(fields))
+                symbols = [(len(blank), int(i), int(j)) for blank, i, j in SYMBOL.findall(run[0])]
+                fields[name.encode()] = np.array(symbols).T
+                line = line.replace(run[0], f"%({name})b")
+            self._templates[length] = line.encode(), fields
         return self._templates[length]
 
     def lines(self, start: int, count: int) -> bytes:
@@ -119,35 +104,21 @@ class RecordEncoder:
         else:
             tables = sample_tables(spec.depth, spec.chars, spec.seed, spec.codebook_number(start), count)
         translation = translate_batch(spec.codebook or tables, inputs, lengths, spec.chars)
-        rows = self._rows(translation, self._books(translation, tables, start))
-        if len(self._bytes) != len(self.texts):
-            self._bytes = np.array([text.encode() for text in self.texts.texts], dtype=object)
-        entries = self._bytes
-        if not spec.codebook:  # the numbers of the tasks follow the texts
-            numbers = [str(spec.task_number(start + b)).encode() for b in range(count)]
-            entries = np.concatenate([entries, np.array(numbers, dtype=object)])
-        return b"".join(entries[rows[rows != NONE]].tolist())
-
-    def _rows(self, translation: Translation, books: Entries) -> Entries:
-        """The entries of each record: what stands before its book, the book, and what stands after it."""
-        lengths = translation.lengths
-        templates = {length: self._template(length) for length in np.unique(lengths).tolist()}  # these add to the texts
-        book = max(template.book for template in templates.values())
-        after = book + books.shape[1]
-        width = after + max(len(template.entries) - template.book - 1 for template in templates.values())
-        result = np.full((len(lengths), width), NONE, dtype=np.int32)
-        result[:, book:after] = books
-        for length, template in templates.items():
+        books = self._books(translation, tables, start)
+        records = [b""] * count
+        for length in np.unique(lengths).tolist():
             rows = np.flatnonzero(lengths == length)
-            block = np.repeat(template.entries[None], len(rows), axis=0)
-            column, blank, level, place = template.symbols.T
-            block[:, column] = self._symbols[blank, level, translation.strings[rows[:, None], level, place]]
-            block[:, template.tasks] = (len(self.texts) + rows)[:, None]
-            result[rows, : template.book] = block[:, : template.book]
-            result[rows, after : after + block.shape[1] - template.book - 1] = block[:, template.book + 1 :]
-        return result
+            template, fields = self._template(length)
+            strings = [
+                self._symbols[blank, level, translation.strings[rows[:, None], level, place]].tolist()
+                for blank, level, place in fields.values()
+            ]
+            for row, *symbols in zip(rows.tolist(), *strings, strict=True):
+                values = dict(zip(fields, map(b"".join, symbols), strict=True))
+                records[row] = template % {**values, b"book": books[row], b"task": spec.task_number(start + row)}
+        return b"".join(records)
 
-    def _books(self, translation: Translation, tables: Table, start: int) -> Entries:
+    def _books(self, translation: Translation, tables: Table, start: int) -> list[bytes]:
         """The books: for each level its heading, then the pieces shown, in order."""
         spec = self.spec
         rules, needed, shown = shown_rules_batch(
@@ -161,10 +132,10 @@ class RecordEncoder:
         else:
             images = np.take_along_axis(tables, rules, axis=-1)
             pieces = np.stack([self._left[level, comma, rules], self._right[level, needed, images]], axis=-1)
-        pieces[~shown] = NONE
+        pieces[~shown] = b""
         headings = np.broadcast_to(self._headings[:, None], (count, depth, 1))
         book = np.concatenate([headings, pieces.reshape(count, depth, -1)], axis=2).reshape(count, -1)
-        return np.pad(book, ((0, 0), (0, 1)), constant_values=self._closing)
+        return [b"".join(texts) for texts in book.tolist()]
 
     def chunks(self, done: int = 0) -> Iterator[tuple[int, bytes]]:
         """(number of records, their lines) for the whole dataset after its first `done` records."""

@@ -15,15 +15,13 @@ from numpy.typing import NDArray
 
 from openbook.base.errors import InputError
 from openbook.base.randomness import permutations, words
-from openbook.book.example import Example
 from openbook.book.shelf import CODE, NONE, Bank, Fragments, Shelf
 from openbook.book.source import Indices, Source, Tokenize, Vocabulary
-from openbook.book.text import Kind
+from openbook.book.text import Example, Kind
 from openbook.task.alphabet import alphabets
-from openbook.task.formats import format_named
+from openbook.task.formats import FORMATS, PAD, Chain, Slot
 from openbook.task.inputs import check_lengths, random_inputs, subset_inputs
 from openbook.task.phrasebook import Codebook, Table, rule_text, sample_tables
-from openbook.task.text import PAD, Chain, Slot
 from openbook.task.translate import Translation, translate_batch
 
 Sides = NDArray[np.integer]  # bigrams on one side of the rules in some books: [B, depth, n²]
@@ -50,7 +48,7 @@ class Translations(Source):
 
     def __post_init__(self) -> None:
         check_lengths(*self.lengths)
-        self.format = format_named(self.text, self.depth, self.chars)
+        self.format = FORMATS[self.text](self.depth, self.chars)
         if self.chain not in self.format.chains:
             raise InputError(f"the {self.text} format has no explicit chain of thought: use text compact or released")
         if self.only is not None and self.codebook is None:
@@ -62,7 +60,12 @@ class Translations(Source):
         self.one_book = self.codebook is not None
         self.fingerprint = self._fingerprint()
         self._letters = alphabets(self.depth, self.chars)
-        self._fragments = _FragmentTables(self)
+        # The numbers of all fragments that the format can write, by level and word; of rules when they are first met.
+        numbers, layout = self.bank.numbers, self.format.layout
+        self._words = np.stack([numbers([f" {word}" for word in level]) for level in self.format.words()])
+        self._headings = numbers([layout.set_heading(name) for name in self.format.section_names()])
+        self._think, self._pad = numbers([self.format.think, f" {PAD}"])
+        self._known_rules = np.full((self.depth, self.chars**2, self.chars**2), NONE, np.int32)
 
     def _fingerprint(self) -> str:
         settings = [self.depth, self.chars, self.count, self.lengths, self.seed, self.text, self.chain, self.start]
@@ -159,10 +162,57 @@ class Translations(Source):
 
     def _shelf(self, indices: Indices, translation: Translation, right: Sides, left: Sides | None = None) -> Shelf:
         """The shelf of these translations; the left sides of the rules are in order by default."""
-        shape = (len(indices), self.depth, self.chars**2)
+        batch, layout, numbers = len(indices), self.format.layout, self.bank.numbers
+        shape = (batch, self.depth, self.chars**2)
         left = np.broadcast_to(np.arange(self.chars**2), shape) if left is None else left
-        numbers = [self._task_number(index) for index in indices.tolist()]
-        return self._fragments.shelf(translation, left, np.broadcast_to(right, shape), numbers)
+        tasks = [0] if self.codebook else [self._task_number(index) for index in indices.tolist()]
+        preambles = numbers([self.format.preamble(task) for task in tasks])
+        prompts = [self.format.prompt_template(task) for task in tasks]
+        prompt = [self._slot(translation, list(places)) for places in zip(*prompts, strict=True)]
+        slots = self.format.completion_template()
+        completion = [self._slot(translation, [slot]) for slot in slots]
+        kinds = [np.full(part.shape, CODE[slot.kind]) for slot, part in zip(slots, completion, strict=True)]
+        return Shelf(
+            bank=self.bank,
+            preamble=np.broadcast_to(preambles[:, None], (batch, 1)),
+            headings=np.broadcast_to(self._headings, (batch, self.depth)),
+            pieces=self._rules(left, np.broadcast_to(right, shape)),
+            needed=np.take_along_axis(translation.used(), left, axis=-1),
+            after=np.full(batch, NONE, np.int32),
+            keep_headings=np.full(batch, layout.keep_headings),
+            prompt=np.concatenate(prompt, axis=1),
+            completion=np.concatenate(completion, axis=1),
+            kinds=np.concatenate(kinds, axis=1),
+        )
+
+    def _rules(self, left: Sides, right: Sides) -> Fragments:
+        """Fragments of the rules left -> right of each level: [B, depth, n²]."""
+        level = np.arange(self.depth)[:, None]
+        rules = self._known_rules[level, left, right]
+        new = np.nonzero(rules == NONE)
+        if new[0].size:
+            for i, x, y in np.unique(np.stack([new[1], left[new], right[new]], 1), axis=0).tolist():
+                rule = self.format.rule(rule_text(self._letters[i], self._letters[i + 1], x, y))
+                self._known_rules[i, x, y] = self.bank.number(self.format.layout.set_piece(rule))
+            rules = self._known_rules[level, left, right]
+        return rules
+
+    def _slot(self, translation: Translation, slots: list[Slot]) -> Fragments:
+        """One place of a template for the whole batch; `slots` differ between examples in their text alone."""
+        slot, unit, batch = slots[0], self.unit, len(translation.lengths)
+        if slot.level < 0:
+            return np.broadcast_to(self.bank.numbers([each.text for each in slots])[:, None], (batch, 1))
+        longest = translation.strings.shape[-1] // unit
+        if slot.width and longest > slot.width:
+            raise InputError(f"strings of {longest} characters do not fit into {slot.width} thoughts")
+        width = slot.width or longest
+        inside = np.arange(width) < translation.lengths[:, None] // unit
+        if slot.kind == Kind.THOUGHT and self.chain == "silent":
+            return np.where(inside | (slot.width > 0), self._think, NONE).astype(np.int32)
+        string = np.minimum(translation.strings[:, slot.level], self.chars - 1).astype(np.int64)  # padding may be any
+        numbers = string if unit == 1 else string[:, 0::2] * self.chars + string[:, 1::2]
+        words_of = np.pad(self._words[slot.level][numbers], ((0, 0), (0, width - longest)))
+        return np.where(inside, words_of, self._pad if slot.width else NONE).astype(np.int32)
 
     def _task_number(self, index: int) -> int:
         return 0 if self.codebook is not None else index + self.start + 1
@@ -178,67 +228,3 @@ def _runs(numbers: NDArray[np.int64]) -> list[tuple[slice, int, int]]:
     breaks = np.flatnonzero(np.diff(numbers) != 1) + 1
     runs = zip([0, *breaks.tolist()], np.split(numbers, breaks), strict=True)
     return [(slice(row, row + len(run)), int(run[0]), len(run)) for row, run in runs if len(run)]
-
-
-class _FragmentTables:
-    """Numbers of all fragments that a format can write, looked up by level, word and rule."""
-
-    def __init__(self, source: Translations) -> None:
-        self.chars, self.chain, self.format, self.bank = source.chars, source.chain, source.format, source.bank
-        numbers, layout = self.bank.numbers, self.format.layout
-        self.words = np.stack([numbers([f" {word}" for word in level]) for level in self.format.words()])
-        self.headings = numbers([layout.set_heading(name) for name in self.format.section_names()])
-        self.letters = alphabets(source.depth, source.chars)
-        self.known_rules = np.full((source.depth, self.chars**2, self.chars**2), NONE, np.int32)
-        self.think, self.pad = self.bank.number(self.format.think), self.bank.number(f" {PAD}")
-
-    def rules(self, left: Sides, right: Sides) -> Fragments:
-        """Fragments of the rules left -> right of each level: [B, depth, n²]."""
-        level = np.arange(left.shape[1])[:, None]
-        rules = self.known_rules[level, left, right]
-        new = np.nonzero(rules == NONE)
-        if new[0].size:
-            for i, x, y in np.unique(np.stack([new[1], left[new], right[new]], 1), axis=0).tolist():
-                rule = self.format.rule(rule_text(self.letters[i], self.letters[i + 1], x, y))
-                self.known_rules[i, x, y] = self.bank.number(self.format.layout.set_piece(rule))
-            rules = self.known_rules[level, left, right]
-        return rules
-
-    def shelf(self, translation: Translation, left: Sides, right: Sides, numbers: list[int]) -> Shelf:
-        """The shelf of these translations; `numbers` are those of their tasks."""
-        batch = len(numbers)
-        different = numbers if len(set(numbers)) > 1 else numbers[:1]
-        prompts = [self.format.prompt_template(number) for number in different]
-        prompt = [self._slot(translation, list(slots)) for slots in zip(*prompts, strict=True)]
-        slots = self.format.completion_template()
-        completion = [self._slot(translation, [slot]) for slot in slots]
-        kinds = [np.full(part.shape, CODE[slot.kind]) for slot, part in zip(slots, completion, strict=True)]
-        return Shelf(
-            bank=self.bank,
-            preamble=self.bank.numbers([self.format.preamble(number) for number in numbers])[:, None],
-            headings=np.broadcast_to(self.headings, (batch, len(self.headings))),
-            pieces=self.rules(left, right),
-            needed=np.take_along_axis(translation.used(), left, axis=-1),
-            after=np.full(batch, NONE, np.int32),
-            keep_headings=np.full(batch, self.format.layout.keep_headings),
-            prompt=np.concatenate(prompt, axis=1),
-            completion=np.concatenate(completion, axis=1),
-            kinds=np.concatenate(kinds, axis=1),
-        )
-
-    def _slot(self, translation: Translation, slots: list[Slot]) -> Fragments:
-        """One place of a template for the whole batch; `slots` differ between examples in their text alone."""
-        slot, unit, batch = slots[0], self.format.unit, len(translation.lengths)
-        if slot.level < 0:
-            return np.broadcast_to(self.bank.numbers([each.text for each in slots])[:, None], (batch, 1))
-        longest = translation.strings.shape[-1] // unit
-        if slot.width and longest > slot.width:
-            raise InputError(f"strings of {longest} characters do not fit into {slot.width} thoughts")
-        width = slot.width or longest
-        inside = np.arange(width) < translation.lengths[:, None] // unit
-        if slot.kind == Kind.THOUGHT and self.chain == "silent":
-            return np.where(inside | (slot.width > 0), self.think, NONE).astype(np.int32)
-        string = np.minimum(translation.strings[:, slot.level], self.chars - 1).astype(np.int64)  # padding may be any
-        numbers = string if unit == 1 else string[:, 0::2] * self.chars + string[:, 1::2]
-        words_of = np.pad(self.words[slot.level][numbers], ((0, 0), (0, width - longest)))
-        return np.where(inside, words_of, self.pad if slot.width else NONE).astype(np.int32)

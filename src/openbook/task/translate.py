@@ -25,7 +25,6 @@ from openbook.base.errors import InputError
 from openbook.task.phrasebook import Codebook, Table
 
 Chars = NDArray[np.uint8]
-BLOCK = 256  # samples whose indices are scattered at once: wide integers that stay in the cache
 
 
 @dataclass(frozen=True)
@@ -91,17 +90,12 @@ class Translation:
 
     def used(self) -> NDArray[np.bool_]:
         """Which rules each sample uses at each level: [batch, depth, chars²]."""
-        batch, depth, pairs = self.bigrams.shape
-        size = self.chars**2
-        used = np.zeros((batch, depth, size), dtype=bool)
-        there = np.arange(pairs) < self.lengths[:, None] // 2
-        for begin in range(0, batch, BLOCK):
-            block = slice(begin, begin + BLOCK)
-            bigrams = self.bigrams[block]
-            # Padding points at the first rule, which is used anyway, so the scatter needs no spare column.
-            index = np.where(there[block, None], bigrams, bigrams[..., :1]).astype(np.int64)
-            index += (np.arange(len(bigrams) * depth, dtype=np.int64) * size).reshape(-1, depth, 1)
-            used[block].reshape(-1)[index.reshape(-1)] = True
+        there = np.arange(self.bigrams.shape[-1]) < self.lengths[:, None] // 2
+        # Padding points at the first rule, which is used anyway, so the scatter needs no spare column.
+        index = np.where(there[:, None], self.bigrams, self.bigrams[..., :1]).astype(np.int64)
+        used = np.zeros((*index.shape[:2], self.chars**2), dtype=bool)
+        index += np.arange(0, used.size, used.shape[-1]).reshape(*index.shape[:2], 1)
+        used.reshape(-1)[index.reshape(-1)] = True
         return used
 
 
@@ -166,14 +160,13 @@ def translate_batch(
     result = np.empty((batch, depth + 1, longest), dtype=np.uint8)
     bigrams = np.empty((batch, depth, longest // 2), dtype=np.uint16)
     result[:, 0] = current = array
-    offsets = (np.arange(batch, dtype=np.int64) * n * n)[:, None]
+    offsets = 0 if shared else (np.arange(batch) * n * n)[:, None]
     for level in range(depth):
         shifted = shift_left(current, sizes)
         index = shifted[:, 0::2].astype(np.uint16) * n
         index += shifted[:, 1::2]
         bigrams[:, level] = index
-        image = images[level] if shared else np.ascontiguousarray(images[:, level]).reshape(-1)
-        current = image.take(index if shared else index + offsets).view(np.uint8)
+        current = images[..., level, :].reshape(-1).take(index + offsets).view(np.uint8)
         result[:, level + 1] = current
     return Translation(n, sizes, result, bigrams)
 

@@ -27,7 +27,6 @@ from openbook.task.encoder import RecordEncoder
 class Written:
     """What a finished run leaves."""
 
-    path: Path
     records: int
     bytes: int
     resumed_at: int  # records that an earlier, killed run had already written
@@ -63,13 +62,11 @@ def write_dataset(
                 size = file.tell()
                 partial.replace(path)
                 state.unlink(missing_ok=True)
-                return Written(path, done, size, resumed_at)
+                return Written(done, size, resumed_at)
             finally:
                 if os.fstat(file.fileno()).st_size == 0:  # nothing to come back to
                     partial.unlink(missing_ok=True)
                     state.unlink(missing_ok=True)
-    except MachineError:
-        raise
     except OSError as error:
         advice = "choose a place that can be written to"
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
@@ -97,7 +94,7 @@ def check_target(path: Path, force: bool) -> Path:
 
 def _open_locked(partial: Path) -> BinaryIO:
     """Open the partial file, or make it, and keep other runs out of it until it is closed."""
-    file = os.fdopen(os.open(partial, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
+    file = partial.open("a+b")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         if partial.stat().st_ino == os.fstat(file.fileno()).st_ino:  # a run that has just finished renames the file

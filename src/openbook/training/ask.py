@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from openbook.base.errors import InputError
-from openbook.book.jsonl import ListSource
+from openbook.book.load import ListSource
 from openbook.book.shelf import CODE, NONE
 from openbook.book.text import Kind
 from openbook.curriculum import Opened

@@ -14,8 +14,7 @@ from openbook.base.errors import InputError
 from openbook.book.shelf import CODE, NONE, Shelf
 from openbook.book.source import Source
 from openbook.book.text import Kind
-from openbook.curriculum import Curriculum, SamplingPlan
-from openbook.curriculum.schedule import Schedule
+from openbook.curriculum import Curriculum, SamplingPlan, Schedule
 from openbook.training.config import RunConfig
 from openbook.training.encode import Encoder, is_unknown
 from openbook.training.shipped import shipped_readers

@@ -14,8 +14,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from openbook.base.errors import InputError
 from openbook.book.text import THINK
 from openbook.curriculum import Curriculum, curriculum_named, expanded
-from openbook.task.formats import FORMATS
-from openbook.task.text import Chain
+from openbook.task.formats import FORMATS, Chain
 
 DEFAULT_CURRICULUM = "anneal"
 

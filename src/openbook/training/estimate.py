@@ -12,8 +12,7 @@ from transformers import AutoModelForCausalLM
 from openbook.base.errors import InputError
 from openbook.book.shelf import NONE
 from openbook.book.source import Source
-from openbook.curriculum import Curriculum, SamplingPlan
-from openbook.curriculum.schedule import Schedule
+from openbook.curriculum import Curriculum, SamplingPlan, Schedule
 from openbook.training.config import RunConfig
 from openbook.training.encode import IGNORED, Encoder
 from openbook.training.families import family_of, llama_shape

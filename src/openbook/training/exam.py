@@ -22,8 +22,7 @@ from openbook.base.intervals import clustered, wilson
 from openbook.book.shelf import CODE, NONE
 from openbook.book.source import Source
 from openbook.book.text import Kind
-from openbook.curriculum import Curriculum, SamplingPlan
-from openbook.curriculum.schedule import Schedule
+from openbook.curriculum import Curriculum, SamplingPlan, Schedule
 from openbook.training.batches import Collator, Item, items, pad_id_of
 from openbook.training.encode import IGNORED, Encoder
 from openbook.training.targets import target_logits

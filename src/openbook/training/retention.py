@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from openbook.base.randomness import generator
-from openbook.book.jsonl import ListSource
+from openbook.book.load import ListSource
 from openbook.book.shelf import CODE
 from openbook.book.source import Source
 from openbook.book.text import Kind

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from openbook.base.errors import InputError
-from openbook.book.jsonl import ListSource, load_source
+from openbook.book.load import ListSource, load_source
 from openbook.book.shelf import Bank
 from openbook.book.source import Source
 from openbook.curriculum import SamplingPlan

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from openbook.base.errors import InputError
-from openbook.book import JsonlSource, ListSource, example_from_record, jsonl, load_source
+from openbook.book import JsonlSource, ListSource, example_from_record, load, load_source
 
 GOOD = '{"prompt": "a", "completion": "b"}'
 
@@ -62,7 +62,7 @@ def test_faults_are_skipped_and_counted_on_request(fault: str, tmp_path: Path) -
 
 
 def test_a_line_too_long_is_refused_without_being_held(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jsonl, "LONGEST_LINE", 1 << 20)
+    monkeypatch.setattr(load, "LONGEST_LINE", 1 << 20)
     path = tmp_path / "facts.jsonl"
     with path.open("wb") as file:
         file.write(f"{GOOD}\n".encode())
@@ -85,7 +85,7 @@ def test_a_line_just_too_long_does_not_take_the_next_one_with_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     long = '{"prompt": "' + "x" * 200
-    monkeypatch.setattr(jsonl, "LONGEST_LINE", len(long))
+    monkeypatch.setattr(load, "LONGEST_LINE", len(long))
     path = tmp_path / "facts.jsonl"
     path.write_text(f"{GOOD}\n{long}\n{GOOD}\n{GOOD}\n")  # with its end it has one byte more than is allowed
     source = JsonlSource(path, skip_bad=True)
@@ -167,14 +167,14 @@ def test_a_record_is_parsed_once_if_examples_are_kept(
 ) -> None:
     lines = [json.dumps(record(k, [f"fact {k}"])) for k in range(5)]
     size = sum(len(line) + 1 for line in lines)
-    monkeypatch.setattr(jsonl, "KEPT_BYTES", size if kept else size - 1)
+    monkeypatch.setattr(load, "KEPT_BYTES", size if kept else size - 1)
     parsed: list[str] = []
 
     def counting(data: Any, where: str) -> Any:
         parsed.append(where)
         return example_from_record(data, where)
 
-    monkeypatch.setattr(jsonl, "example_from_record", counting)
+    monkeypatch.setattr(load, "example_from_record", counting)
     path = written(tmp_path / "facts.jsonl", lines)
     source = JsonlSource(path)
     assert parsed == [f"{path}:{k}" for k in range(1, 6)]
@@ -192,7 +192,7 @@ def _prompts(source: JsonlSource, order: list[int], sent: Any) -> None:
 def test_forked_readers_of_one_open_file_do_not_move_each_other(
     kept: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jsonl, "KEPT_BYTES", kept)
+    monkeypatch.setattr(load, "KEPT_BYTES", kept)
     path = written(tmp_path / "facts.jsonl", [json.dumps(record(k, ["x" * 3000])) for k in range(200)])
     source = JsonlSource(path)
     source.example(0)  # the file is open now, and its position is shared with whoever is forked
@@ -213,7 +213,7 @@ def test_forked_readers_of_one_open_file_do_not_move_each_other(
 
 @pytest.mark.parametrize("kept", [2**30, 0])
 def test_a_source_can_be_sent_to_another_process(kept: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(jsonl, "KEPT_BYTES", kept)
+    monkeypatch.setattr(load, "KEPT_BYTES", kept)
     source = JsonlSource(written(tmp_path / "facts.jsonl", [json.dumps(record(k)) for k in range(3)]))
     source.example(0)
     copy = pickle.loads(pickle.dumps(source))

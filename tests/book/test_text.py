@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openbook.book import Example, Piece, Section
-from openbook.book.example import thought_words
-from openbook.book.text import COMPLETION_KINDS, LAYOUTS, THINK, Kind, Part
+from openbook.book.text import COMPLETION_KINDS, LAYOUTS, THINK, Kind, Part, thought_words
 
 BOOK = (
     Section("kings", (Piece("Orm rules Vell.", True), Piece("Ilva rules Quist.", False))),

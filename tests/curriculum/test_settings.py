@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openbook.base.errors import InputError
-from openbook.curriculum.schedule import Schedule
+from openbook.curriculum import Schedule
 
 
 @pytest.mark.parametrize(

@@ -3,8 +3,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from openbook.base.errors import InputError
-from openbook.book.text import COMPLETION_KINDS, THINK, Kind, Part, layout_named, render
-from openbook.task.formats import CompactFormat, Format, ReleasedFormat, format_named
+from openbook.book.text import COMPLETION_KINDS, LAYOUTS, THINK, Kind, Part, render
+from openbook.task.formats import FORMATS, CompactFormat, Format, ReleasedFormat
 
 STRINGS = [list("BHCA"), list("KLMI"), list("QSRT")]
 
@@ -80,17 +80,17 @@ def test_render_joins_any_parts(parts: list[tuple[Kind, str]]) -> None:
 
 
 def test_a_plain_layout_leaves_out_empty_sections() -> None:
-    parts = layout_named("plain").parts([("first", []), ("second", [(0, "a fact")])])
+    parts = LAYOUTS["plain"].parts([("first", []), ("second", [(0, "a fact")])])
     assert "".join(part.text for part in parts) == "second:\na fact\n\n"
-    assert layout_named("plain").parts([("first", [])]) == []
+    assert LAYOUTS["plain"].parts([("first", [])]) == []
 
 
 def test_unknown_names_and_long_strings_are_refused() -> None:
     with pytest.raises(InputError, match="did you mean 'compact'"):
-        layout_named("compct")
+        LAYOUTS["compct"]
     with pytest.raises(InputError, match="did you mean 'released'"):
-        format_named("relesed", 2, 8)
+        FORMATS["relesed"](2, 8)
     with pytest.raises(InputError, match="4 characters does not fit into 2 thoughts"):
         ReleasedFormat(2, 8, thoughts=2).completion(STRINGS)
-    assert format_named("released", 2, 8) == ReleasedFormat(2, 8)
-    assert format_named("compact", 2, 8) == CompactFormat(2, 8)
+    assert FORMATS["released"](2, 8) == ReleasedFormat(2, 8)
+    assert FORMATS["compact"](2, 8) == CompactFormat(2, 8)
