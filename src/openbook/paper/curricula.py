@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -47,13 +46,14 @@ FIVE_LEVELS: dict[str, dict[str, Any]] = {
 FIVE_LEVELS_RATE = {("fixed:0.2", 8): 0.096, ("fixed:0.2", 10): 0.048}
 
 
-def student(scale: Scale, name: str, samples: int, seed: int = 0, **settings: Any) -> TaughtModel:
-    """The model of a curve: a student of three levels, or at smoke scale a tiny one that cannot read."""
+def taught(scale: Scale, name: str, samples: int, seed: int = 0, chars: int = 8, **settings: Any) -> TaughtModel:
+    """The model of a curve: the paper's, a student of three levels, or at smoke scale a tiny one that cannot read."""
     curve = CURVES[name]
+    if scale == "paper":
+        return llama(name, samples, chars, **settings)
     if scale == "smoke":
         return taught_student(curve.curriculum, samples, seed=seed, reads=False, **SMOKE, **settings)
-    steps = -(-samples // 16)
-    exams = {"exam.every": max(1, steps // 4)}
+    exams = {"exam.every": max(1, -(-samples // 16) // 4)}
     return taught_student(curve.curriculum, samples, seed=seed, reads=curve.reads, **exams, **settings)
 
 
@@ -73,29 +73,3 @@ def llama(name: str, samples: int, chars: int, **settings: Any) -> TaughtModel:
     start = {} if curve.reads else {"model.path": "meta-llama/Llama-3.2-3B-Instruct"}
     given = {"curriculum": curve.curriculum, "samples": samples, **start, **settings}
     return TaughtModel(reader, given, base=f"llama-3b-stage2-n{chars}")
-
-
-def mean_by(rows: Iterable[Mapping[str, Any]], key: str, value: str = "accuracy") -> dict[Any, float]:
-    """The mean of a value for each value of a key."""
-    return {where: sum(row[value] for row in group) / len(group) for where, group in grouped(rows, key)}
-
-
-def spread_by(rows: Iterable[Mapping[str, Any]], key: str) -> dict[Any, tuple[float, float]]:
-    """From the lowest lower to the highest upper bound for each value of a key, so that seeds are not averaged away."""
-    return {
-        where: (min(row["low"] for row in group), max(row["high"] for row in group))
-        for where, group in grouped(rows, key)
-    }
-
-
-def by_alphabet(rows: Iterable[Mapping[str, Any]]) -> dict[int, list[Any]]:
-    """The rows of each size of alphabet: another one is another task."""
-    return dict(grouped(rows, "chars"))
-
-
-def grouped(rows: Iterable[Mapping[str, Any]], key: str) -> list[tuple[Any, list[Mapping[str, Any]]]]:
-    """The rows of each value of a key, in the order of the values."""
-    groups: dict[Any, list[Mapping[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault(row[key], []).append(row)
-    return sorted(groups.items())

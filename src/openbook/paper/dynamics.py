@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from openbook.figures.charts import Axis, Chart, Level, Panel, Series, Table, share
+from openbook.paper.drawing import curve, published_curve, ramp
 from openbook.paper.experiment import Experiment, Rows, Scale, Unit
 from openbook.paper.models import Models
 from openbook.paper.published import published
@@ -21,6 +22,9 @@ NAMES = {
     "wrong": "descent with wrong context",
 }
 COLOURS = {"layerwise": 2, "full": 0, "vanilla": 1}
+ENHANCED = ("layerwise", "full")
+STEPS = Axis("step")
+PROGRESS = ("step", "recovered")
 HELD = "rules in the weights"
 DISTINCT = 10  # layers whose curves can be told apart
 POINTS = 120  # of a curve, as many as can be seen
@@ -35,7 +39,7 @@ def units(scale: Scale) -> list[Unit]:
     grid = sizes["overnight" if scale == "paper" else scale]
     units = [
         Unit({"algorithm": algorithm, "depth": d, "chars": n, "seed": 0}, seconds)
-        for (d, n, seconds), algorithm in itertools.product(grid, ("layerwise", "full"))
+        for (d, n, seconds), algorithm in itertools.product(grid, ENHANCED)
     ]
     d, n, seconds = grid[0]
     control = {"algorithm": "vanilla", "depth": d, "chars": n, "seed": 0, "steps": 4 * d * n * n}
@@ -60,21 +64,16 @@ def _size(row: dict[str, Any]) -> tuple[int, int]:
 
 
 def draw(rows: Rows) -> list[Chart | Table]:
-    if not rows:
-        return []
     panels = []
-    for size in sorted({_size(row) for row in rows}):
-        series = []
-        for name in NAMES:
-            others = [row for row in published("dynamics") if (*_size(row), row["algorithm"]) == (*size, name)]
-            if others:
-                points = [(row["step"], row["recovered"]) for row in others]
-                series.append(Series(NAMES[name], points, COLOURS[name], published=True))
-        for row in sorted((row for row in rows if _size(row) == size), key=lambda row: -len(row["algorithm"])):
-            points = [(point["step"], point["recovered"]) for point in row["curve"]]
-            series.append(Series(NAMES[row["algorithm"]], points, COLOURS[row["algorithm"]]))
+    for size in sorted(set(map(_size, rows))):
+        here = [row for row in rows if _size(row) == size]
+        theirs = [row for row in published("dynamics") if _size(row) == size]
+        behind = {name: [row for row in theirs if row["algorithm"] == name] for name in COLOURS}
+        series = [line for name, points in behind.items() for line in published_curve(*_look(name), points, *PROGRESS)]
+        for row in sorted(here, key=lambda row: -len(row["algorithm"])):
+            series.append(curve(*_look(row["algorithm"]), row["curve"], *PROGRESS, None))
         guess = [Level(1 / size[1] ** 2, "a guess")]
-        panels.append(Panel(f"MLT{size}, all layers", Axis("step"), share(HELD), series, guess))
+        panels.append(Panel(f"MLT{size}, all layers", STEPS, share(HELD), series, guess))
     ends = ", ".join(f"{NAMES[r['algorithm']]} on MLT{_size(r)} {r['recovered']:.0%}" for r in rows)
     charts: list[Chart | Table] = [
         Chart(
@@ -95,11 +94,13 @@ def draw(rows: Rows) -> list[Chart | Table]:
     return charts
 
 
+def _look(algorithm: str) -> tuple[str, int]:
+    return NAMES[algorithm], COLOURS[algorithm]
+
+
 def layers_chart(rows: Rows, title: str, alt: str) -> Chart:
     """A panel for each run, a curve for each of its layers."""
-    panels = [
-        Panel(f"MLT{_size(row)}, layer by layer", Axis("step"), share(HELD), by_layer(row["curve"])) for row in rows
-    ]
+    panels = [Panel(f"MLT{_size(row)}, layer by layer", STEPS, share(HELD), by_layer(row["curve"])) for row in rows]
     caption = "From the first layer (dark) to the last (bright)."
     return Chart("surrogate-layers", title, alt, panels, caption, legend=False)
 
@@ -108,11 +109,6 @@ def by_layer(curve: Sequence[dict[str, Any]], key: str = "by_layer") -> list[Ser
     """A curve for each layer from points that hold a share for every layer."""
     depth = len(curve[0][key])
     return [Series(f"W{i + 1}", [(p["step"], p[key][i]) for p in curve], ramp(i, depth)) for i in range(depth)]
-
-
-def ramp(place: int, count: int) -> int:
-    """The colour of one of `count` ordered curves, from dark to bright."""
-    return 100 + round(99 * place / max(1, count - 1))
 
 
 def claims(rows: Rows) -> list[Claim]:

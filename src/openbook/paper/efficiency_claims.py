@@ -7,7 +7,9 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
-from openbook.paper.curricula import CURVES, by_alphabet, mean_by, spread_by
+from openbook.paper.curricula import CURVES
+from openbook.paper.drawing import grouped, mean_by
+from openbook.paper.efficiency_charts import of_curve
 from openbook.paper.experiment import Rows
 from openbook.paper.needed import ratio
 from openbook.report.claims import Claim, judge, unmeasured
@@ -33,13 +35,11 @@ def claims(rows: Rows) -> list[Claim]:
 
     Two levels (smoke) say nothing about them.
     """
-    tasks = by_alphabet(row for row in rows if row["depth"] >= DEEP)
+    tasks = grouped((row for row in rows if row["depth"] >= DEEP), "chars")
     if len(tasks) < 2:
-        return _claims(next(iter(tasks.values()), []))
+        return _claims(tasks[0][1] if tasks else [])
     return [
-        replace(claim, claim=f"{claim.claim} ({chars} characters)")
-        for chars, ours in tasks.items()
-        for claim in _claims(ours)
+        replace(claim, claim=f"{claim.claim} ({chars} characters)") for chars, ours in tasks for claim in _claims(ours)
     ]
 
 
@@ -53,7 +53,12 @@ def necessary(rows: Rows, names: Iterable[str] | None = None) -> list[Claim]:
 
 
 def _sizes(rows: Rows, name: str) -> set[int]:
-    return {row["samples"] for row in rows if row["curve"] == name}
+    return {row["samples"] for row in of_curve(rows, name)}
+
+
+def _shared(rows: Rows, name: str, other: str = "anneal") -> set[int]:
+    """The sizes that two curves have in common."""
+    return _sizes(rows, name) & _sizes(rows, other)
 
 
 def _at_largest(rows: Rows, name: str, sizes: set[int]) -> dict[str, Any] | None:
@@ -61,15 +66,16 @@ def _at_largest(rows: Rows, name: str, sizes: set[int]) -> dict[str, Any] | None
     if not sizes:
         return None
     size = max(sizes)
-    runs = [row for row in rows if row["curve"] == name and row["samples"] == size]
-    (low, high), accuracy = spread_by(runs, "samples")[size], mean_by(runs, "samples")[size]
+    runs = [row for row in of_curve(rows, name) if row["samples"] == size]
+    low, high = min(row["low"] for row in runs), max(row["high"] for row in runs)
+    accuracy = mean_by(runs, "samples")[size]
     return {"samples": size, "accuracy": accuracy, "low": low, "high": high, "chance": runs[0]["chance"]}
 
 
 def _reached_at(rows: Rows, name: str) -> int | None:
     """The size from which on a curve has learned: a smaller one that did so by luck of its seeds does not count."""
     reached = None
-    for size, accuracy in mean_by([row for row in rows if row["curve"] == name], "samples").items():
+    for size, accuracy in mean_by(of_curve(rows, name), "samples").items():
         reached = (reached or size) if accuracy >= LEARNED else None
     return reached
 
@@ -87,7 +93,7 @@ def _order(rows: Rows) -> Claim:
     numbers = {CURVES[name].label: _beside_annealing(rows, name) for name in names if name != "anneal"}
     if all(_reached_at(rows, name) is None for name in LEARNING):
         return judge(claim, False, numbers, threshold)
-    both = _sizes(rows, "anneal") & _sizes(rows, "fixed:0.2")
+    both = _shared(rows, "fixed:0.2")
     if not both:
         return unmeasured(claim, threshold, "annealing and fixed dropout have no size in common")
     fixed = _mean(rows, "fixed:0.2", both)
@@ -96,19 +102,19 @@ def _order(rows: Rows) -> Claim:
         _mean(rows, name, shared) < _mean(rows, better, shared)
         for name in others
         for better in LEARNING
-        if (shared := _sizes(rows, name) & _sizes(rows, better))
+        if (shared := _shared(rows, name, better))
     )
     return judge(claim, first and last, numbers, threshold, enough=above_chance or not first)
 
 
 def _mean(rows: Rows, name: str, sizes: set[int]) -> float:
-    means = mean_by([row for row in rows if row["curve"] == name and row["samples"] in sizes], "samples")
+    means = mean_by([row for row in of_curve(rows, name) if row["samples"] in sizes], "samples")
     return sum(means.values()) / len(means)
 
 
 def _beside_annealing(rows: Rows, name: str) -> str:
     """Mean accuracy of a curve and of annealing over the sizes that both have."""
-    if not (sizes := _sizes(rows, name) & _sizes(rows, "anneal")):
+    if not (sizes := _shared(rows, name)):
         return "no size in common with annealing"
     return f"{_mean(rows, name, sizes):.3f} (annealing {_mean(rows, 'anneal', sizes):.3f})"
 
@@ -120,8 +126,7 @@ def fewer(rows: Rows) -> Claim:
         f"samples to {LEARNED:.0%}: on every seed plain fine-tuning needs at least {FACTOR} times annealing's, by the "
         "sizes that both had, and was there no sooner on the way of a longer run; fails if it needs fewer on every seed"
     )
-    plain = [row for row in rows if row["curve"] == "no-context"]
-    annealing = _reached_at(rows, "anneal")
+    plain, annealing = of_curve(rows, "no-context"), _reached_at(rows, "anneal")
     if annealing is None or not plain:
         return unmeasured(claim, threshold, f"annealing did not reach {LEARNED:.0%}, or there is no plain run")
     times = ratio(rows, "no-context", "anneal", LEARNED)
@@ -140,9 +145,7 @@ def fewer(rows: Rows) -> Claim:
 def first_passed(rows: Rows) -> dict[int, int]:
     """By seed, after how many samples plain fine-tuning first passed an exam, on the way of a run or at its end."""
     passed: dict[int, int] = {}
-    for row in rows:
-        if row["curve"] != "no-context":
-            continue
+    for row in of_curve(rows, "no-context"):
         way = [(point["step"] * row["samples"] // row["steps"], point["closed_book"]) for point in row["curve_by_step"]]
         for seen, accuracy in [*way, (row["samples"], row["accuracy"])]:
             if accuracy >= LEARNED:
@@ -167,7 +170,7 @@ def _perfect_without_context(rows: Rows) -> Claim:
 
 def _necessary(rows: Rows, name: str, claim: str) -> Claim:
     threshold = f"at the same size annealing's lowest bound is {APART:.0%} above the highest without it"
-    both = _sizes(rows, name) & _sizes(rows, "anneal")
+    both = _shared(rows, name)
     control, annealing = _at_largest(rows, name, both), _at_largest(rows, "anneal", both)
     if control is None or annealing is None:
         return unmeasured(claim, threshold, f"no pair of runs with annealing and {name}")
@@ -183,8 +186,7 @@ def _necessary(rows: Rows, name: str, claim: str) -> Claim:
 def _overlap(rows: Rows) -> Claim:
     claim = "The other curves overlap around random guesses."
     threshold = f"every other curve is within {GUESS:.0%} of chance at the largest size it shares with annealing"
-    names = [name for name in CURVES if name not in LEARNING]
-    ends = {name: _at_largest(rows, name, _sizes(rows, name) & _sizes(rows, "anneal")) for name in names}
+    ends = {name: _at_largest(rows, name, _shared(rows, name)) for name in CURVES if name not in LEARNING}
     known = {name: end for name, end in ends.items() if end is not None}
     if len(known) < len(ends):
         return unmeasured(claim, threshold, "not all six curves were run")

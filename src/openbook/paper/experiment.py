@@ -2,7 +2,7 @@
 
     units(scale)              its units of work, each described by plain JSON and a time; units are independent
     run(config, models)       the rows of one unit, plain JSON
-    draw(rows)                charts and tables of all rows
+    draw(rows)                charts and tables of all rows; it is called with some
     claims(rows)              the paper's sentences, each with a verdict, the numbers and the threshold they are held to
 
 Rows are all that is kept, so that charts and claims are made from the files alone and never run a model.
@@ -82,6 +82,10 @@ class Experiment:
     differs: str = ""  # how ours differs from the paper's at the scales that run on a laptop
     version: int = 1  # of its rows: rows of another version are not used, and are measured again
     study: str = ""  # the file it was read from, if it is a study and no figure of the paper
+
+    def figures(self, rows: Rows) -> list[Chart | Table]:
+        """What is drawn of rows; of none, nothing."""
+        return self.draw(rows) if rows else []
 
     def command(self, scale: Scale) -> str:
         """The command that runs it."""

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from openbook.base.console import plain
-from openbook.figures.charts import Axis, Chart, Panel, Series, Table
+from openbook.figures.charts import Axis, Chart, Panel, Table
+from openbook.paper.drawing import curve, grouped, tabled
 from openbook.paper.experiment import Experiment, Rows, Scale, Unit
 from openbook.paper.models import Models
 from openbook.report.claims import Claim, judge, unmeasured
@@ -51,19 +52,13 @@ def fits_of(rows: Rows) -> list[dict[str, Any]]:
 
 
 def draw(rows: Rows) -> list[Chart | Table]:
-    if not rows:
-        return []
+    x, y = Axis("depth d"), Axis("characters until learned", "log", "si")
+    bounded = [{**row, "high": row["censored_at"] if row["high"] is None else row["high"]} for row in rows]
     panels = []
-    for chars in sorted({row["chars"] for row in rows}):
-        series = []
-        for arm, (label, colour) in ARMS.items():
-            finished = [r for r in rows if (r["chars"], r["arm"]) == (chars, arm) and r["median"] is not None]
-            finished.sort(key=lambda row: row["depth"])
-            spread = [(row["low"], row["censored_at"] if row["high"] is None else row["high"]) for row in finished]
-            series.append(Series(label, [(row["depth"], row["median"]) for row in finished], colour, spread))
-        panels.append(
-            Panel(f"n = {chars} characters", Axis("depth d"), Axis("characters until learned", "log", "si"), series)
-        )
+    for chars, ours in grouped(bounded, "chars"):
+        finished = {arm: [row for row in ours if row["arm"] == arm and row["median"] is not None] for arm in ARMS}
+        curves = [curve(*look, finished[arm], "depth", "median") for arm, look in ARMS.items()]
+        panels.append(Panel(f"n = {chars} characters", x, y, curves))
     stopped = sum(row["runs"] - row["recovered"] for row in rows)
     growths = fits_of(rows)
     steep = [
@@ -71,11 +66,6 @@ def draw(rows: Rows) -> list[Chart | Table]:
         for fit in growths
         if fit["arm"] == "vanilla"
     ]
-    cells = [
-        [str(fit["chars"]), ARMS[fit["arm"]][0], f"{fit['growth']:.2f} ({span(fit['low'], fit['high'])})",
-         f"{fit['exponent_of_n']:.2f}", f"{fit['power_of_d']:.2f} ({span(fit['power_low'], fit['power_high'])})"]
-        for fit in growths
-    ]  # fmt: skip
     return [
         Chart(
             "gap",
@@ -85,14 +75,24 @@ def draw(rows: Rows) -> list[Chart | Table]:
             f"Medians with 95 % intervals. Runs stopped by their budget ({stopped}) count as more than the budget; no "
             "context is drawn up to the depth at which half of its runs still succeed.",
         ),
-        Table(
+        tabled(
             "gap-growth",
             "Growth from depth 2 on, stopped runs counted as such",
-            ["n", "learner", "factor for each level (95 %)", "c of n^(c·d)", "power of d (95 %)"],
-            cells,
+            growths,
+            {
+                "n": "{chars}",
+                "learner": lambda fit: ARMS[fit["arm"]][0],
+                "factor for each level (95 %)": lambda fit: _with_bounds(fit, "growth", "low", "high"),
+                "c of n^(c·d)": "{exponent_of_n:.2f}",
+                "power of d (95 %)": lambda fit: _with_bounds(fit, "power_of_d", "power_low", "power_high"),
+            },
             "The theorems: n^Ω(d) without context; O(n⁶ d log(nd)) for search, a power of d a little above 1.",
         ),
     ]
+
+
+def _with_bounds(fit: dict[str, Any], value: str, low: str, high: str) -> str:
+    return f"{fit[value]:.2f} ({span(fit[low], fit[high])})"
 
 
 def claims(rows: Rows) -> list[Claim]:

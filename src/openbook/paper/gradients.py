@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from openbook.figures.charts import Axis, Chart, Level, Panel, Series, Table, share
-from openbook.paper.dynamics import ramp
+from openbook.figures.charts import Axis, Chart, Level, Panel, Table, share
+from openbook.paper.drawing import curve, grouped, published_curve, ramp
 from openbook.paper.experiment import Experiment, Rows, Scale, Unit
 from openbook.paper.models import Models
 from openbook.paper.published import published
@@ -79,22 +79,18 @@ def _chart(name: str, title: str, alt: str, panels: list[Panel], rows: Rows) -> 
 
 def _panels(kind: str, rows: Rows) -> list[Panel]:
     """A panel for each measure: accuracy against the share of rules dropped, a curve for each value of `kind`."""
-    values = sorted({row[kind] for row in rows})
-    names = {value: (FIGURES[kind][0].format(value), ramp(place, len(values))) for place, value in enumerate(values)}
+    ours = grouped(rows, kind)
+    looks = {v: (FIGURES[kind][0].format(v), ramp(place, len(ours))) for place, (v, _) in enumerate(ours)}
     is_papers = (rows[0]["depth"], rows[0]["chars"]) == (10, 10)
-    others = [row for row in published("gradient") if is_papers and row["panel"] == kind and row[kind] in names]
+    theirs = [row for row in published("gradient") if is_papers and row["panel"] == kind and row[kind] in looks]
     x, panels = Axis("share of rules dropped", form="percent", low=0), []
     for metric, (title, chance) in METRICS.items():
-        behind, ours = [], []
-        for value, (name, colour) in names.items():
-            points = sorted((row["rate"], row["released"]) for row in others if row[kind] == value)
-            if points and metric == "released":
-                behind.append(Series(name, points, colour, published=True))
-            here = sorted((row for row in rows if row[kind] == value), key=lambda row: row["rate"])
-            spread = [(row[f"{metric}_low"], row[f"{metric}_high"]) for row in here]
-            ours.append(Series(name, [(row["rate"], row[metric]) for row in here], colour, spread))
+        others = grouped(theirs, kind) if metric == "released" else []
+        behind = [line for v, group in others for line in published_curve(*looks[v], group, "rate", metric)]
+        bounds = f"{metric}_low", f"{metric}_high"
+        curves = [curve(*looks[v], group, "rate", metric, bounds) for v, group in ours]
         level = Level(rows[0]["chance"] if chance is None else chance, "chance")
-        panels.append(Panel(title, x, share("accuracy"), [*behind, *ours], [level]))
+        panels.append(Panel(title, x, share("accuracy"), [*behind, *curves], [level]))
     return panels
 
 

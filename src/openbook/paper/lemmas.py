@@ -6,14 +6,15 @@ import itertools
 from typing import Any
 
 from openbook.figures.charts import Chart, Table
+from openbook.paper.drawing import Columns, tabled
 from openbook.paper.experiment import Experiment, Rows, Scale, Unit
 from openbook.paper.models import Models
 from openbook.report.claims import Claim, judge, unmeasured
 
 SLOW = ("decay-deep", "gradient-without-context")  # most of the time of all checks, so done by themselves
-SMOKE = ("bijection-count", "correlation-pair", "icl-capability")
 CLAIM = "The lemmas and theorems of the paper, as corrected, hold."
 RULE = "every check holds: exactly where it is exhaustive or algebra, within 99.9 % intervals where it is sampled"
+SMOKE = ("bijection-count", "correlation-pair", "icl-capability")
 
 
 def units(scale: Scale) -> list[Unit]:
@@ -43,18 +44,17 @@ def _claim_and_remark(row: dict[str, Any]) -> str:
 
 
 def draw(rows: Rows) -> list[Chart | Table]:
-    if not rows:
-        return []
     from openbook.theory.lemmas import CHECKS
     from openbook.theory.lemmas.charts import lower_bound_chart
 
     place = {name: number for number, name in enumerate(CHECKS)}
     ordered = sorted(rows, key=lambda row: place.get(row["name"], len(place)))
-    table = Table(
+    columns: Columns = {"part": "{section}", "check": "{name}", "claim (and our remark)": _claim_and_remark}
+    table = tabled(
         "lemmas",
         f"{sum(row['holds'] for row in rows)} of {len(rows)} statements hold",
-        ["part", "check", "claim (and our remark)", "measured", "method"],
-        [[row["section"], row["name"], _claim_and_remark(row), row["measured"], row["method"]] for row in ordered],
+        ordered,
+        {**columns, "measured": "{measured}", "method": "{method}"},
         "Where the paper slips, the corrected statement is checked and the remark says what was wrong.",
         ["holds" if row["holds"] else "fails" for row in ordered],
     )

@@ -79,7 +79,7 @@ def draw_published(experiment: Experiment, folder: Path) -> list[Path]:
     """The chart of published rows, drawn from NAME.json as NAME.svg; nothing where the experiment has no such chart."""
     units = json.loads((folder / f"{experiment.name}.json").read_text(encoding="utf-8")).get("units", [])
     rows = [row for unit in units for row in unit["rows"]]
-    charts = [item for item in experiment.draw(rows) if isinstance(item, Chart)] if rows else []
+    charts = [item for item in experiment.figures(rows) if isinstance(item, Chart)]
     for chart in (chart for chart in charts if chart.name == experiment.name):
         save(chart, folder / f"{experiment.name}.svg")
         return [folder / f"{experiment.name}.svg"]
@@ -126,7 +126,7 @@ def _section(plan: Reproduction, experiment: Experiment, result: Results, failed
         differs=experiment.differs if plan.scale != "paper" else "",
         notices=notices,
         steps=steps_of(result.rows) if experiment.name == "translation" else [],
-        figures=experiment.draw(result.rows) if result.rows else [],
+        figures=experiment.figures(result.rows),
         claims=plan.claims_of(experiment),
         provenance=_provenance(result.units) if result.units else None,
         command=f"{command} --again{where}",

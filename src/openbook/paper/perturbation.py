@@ -6,6 +6,7 @@ import itertools
 from typing import Any
 
 from openbook.figures.charts import Chart, Heatmap, Table
+from openbook.paper.drawing import grouped
 from openbook.paper.experiment import Experiment, Rows, Scale, Unit
 from openbook.paper.models import Models
 from openbook.paper.published import published
@@ -42,26 +43,18 @@ def draw(rows: Rows) -> list[Chart | Table]:
 def _summary(row: dict[str, Any]) -> Chart:
     """The largest change at any place by layer, as a share of the phrasebook's largest: ours and the published."""
     ours = [[max(layer) / max(1e-12, section["largest"]) for layer in section["map"]] for section in row["sections"]]
-    changes: dict[int, list[float]] = {}
-    for line in published("perturbation"):
-        changes.setdefault(line["phrasebook"], []).append(line["change"])
-    theirs = [[change / max(values) for change in values] for values in changes.values()]
+    changes = [[line["change"] for line in lines] for _, lines in grouped(published("perturbation"), "phrasebook")]
+    theirs = [[change / max(values) for change in values] for values in changes]
+    layers = numbered(len(theirs[0]) - 1, first=0)
     first = ", ".join(f"{s['name']} from layer {s['first_large_layer']}" for s in row["sections"])
+    title, place = "Published: Llama-3.2-3B, MLT(5, 8)", "layer (0 is the embedding)"
     return Chart(
         "perturbation",
         "Which layers change when a phrasebook is changed",
         f"Large changes begin: {first}.",
         [
             Heatmap("Ours", ours, "layer", "phrasebook", numbered(row["layers"]), numbered(len(ours))),
-            Heatmap(
-                "Published: Llama-3.2-3B, MLT(5, 8)",
-                theirs,
-                "layer (0 is the embedding)",
-                "phrasebook",
-                numbered(len(theirs[0]) - 1, first=0),
-                numbered(len(theirs)),
-                published=True,
-            ),
+            Heatmap(title, theirs, place, "phrasebook", layers, numbered(len(theirs)), published=True),
         ],
         "Largest change of a layer's output at any place, as a share of the phrasebook's largest. Left: ours. "
         "Right: published, and not ours.",

@@ -7,7 +7,7 @@ from typing import Any
 
 from openbook.audit.statistics import harmonic_share
 from openbook.figures.charts import Chart, Table
-from openbook.paper.curricula import llama, student
+from openbook.paper.curricula import taught
 from openbook.paper.experiment import Experiment, Rows, Scale, TaughtModel, Unit
 from openbook.paper.models import Models
 from openbook.paper.published import published
@@ -28,12 +28,12 @@ def units(scale: Scale) -> list[Unit]:
         return []
     if scale == "paper":
         runs = dict.fromkeys((r["curriculum"], r["samples"], r["chars"]) for r in published("recovery"))
-        return [_asked_unit(name, n, chars, 5, llama(name, n, chars), 7200.0) for name, n, chars in runs]
+        return [_asked_unit(name, n, chars, 5, taught(scale, name, n, chars=chars), 7200.0) for name, n, chars in runs]
     names = ("anneal",) if scale == "laptop" else ("anneal", "fixed:0.2", "no-context")
     sizes = (3000,) if scale == "laptop" else (3000, 6000)
     asked = [_asked_unit(name, n, 8, 2, writer(name, n), 15 + 0.025 * n) for name in names for n in sizes]
     arms = {"trained": "anneal", "without": "no-context", "decoy": "wrong-context"}
-    learned = [student(scale, name, 4000) for name in arms.values()]
+    learned = [taught(scale, name, 4000) for name in arms.values()]
     behaviour = {"subject": "behaviour", "curve": "anneal", "samples": 4000, "learned": learned}
     return [*asked, Unit({**behaviour, "readers": ["student-3-8"], "arms": list(arms)}, seconds=30.0)]
 

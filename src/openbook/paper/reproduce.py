@@ -20,9 +20,9 @@ from openbook.base.errors import InputError, nearest
 from openbook.base.jobs import Event, Job, run_jobs
 from openbook.paper import EXPERIMENTS, select
 from openbook.paper.experiment import SCALES, Experiment, Scale
-from openbook.paper.jobs import PlannedJob, ReaderJob, RowsJob, TeachJob
-from openbook.paper.models import Models, name_of, reading_seconds, teaching_seconds
-from openbook.paper.results import Results, read_results, unit_name, unit_path
+from openbook.paper.jobs import PlannedJob, RowsJob, reader_job, teach_job
+from openbook.paper.models import Models, name_of
+from openbook.paper.results import Results, read_results, unit_path
 from openbook.report.claims import Claim
 from openbook.training.folder import RunFolder
 from openbook.training.shipped import located, shipped_readers
@@ -110,20 +110,14 @@ def plan_reproduction(
     models = Models(out / "models", reader)
     jobs: dict[str, PlannedJob] = {}
     for experiment, unit in units:
-        needs = []
-        for name in unit.readers:
-            if models.reader_at_hand(name) is None:
-                needs.append(key := f"reader {name}")
-                jobs.setdefault(key, ReaderJob(key, reading_seconds(name), (), models, name))
-        for model in unit.learned:
-            needs.append(key := f"teach {models.place(model).name}")
-            needed = tuple(need for need in (f"reader {model.reader}",) if need in jobs)
-            jobs.setdefault(key, TeachJob(key, teaching_seconds(model), needed, models, model))
+        made = [reader_job(models, name) for name in unit.readers if models.reader_at_hand(name) is None]
+        made += [teach_job(models, model) for model in unit.learned]
+        for job in made:
+            jobs.setdefault(job.key, job)
         identity = [*map(models.identity, unit.readers), *map(models.meaning, unit.learned)]
-        path = unit_path(out, experiment.name, unit_name(unit, experiment.version, identity))
-        key = f"{experiment.name} {path.stem}"
-        unique = tuple(dict.fromkeys(needs))
-        jobs[key] = RowsJob(key, unit.seconds, unique, models, experiment.name, scale, unit, path, experiment.run)
+        path = unit_path(out, experiment, unit, identity)
+        rows = RowsJob(models, experiment.name, scale, unit, path, experiment.run, tuple(job.key for job in made))
+        jobs[rows.key] = rows
     return Reproduction(experiments, scale, out, models, list(jobs.values()))
 
 

@@ -18,7 +18,7 @@ from typing import Any
 from openbook.base.console import plain
 from openbook.base.environment import environment
 from openbook.base.files import file_hash, write_json
-from openbook.paper.experiment import Unit
+from openbook.paper.experiment import Experiment, Unit
 from openbook.paper.models import short_hash
 
 KEYS = ("experiment", "scale", "config", "rows", "seconds", "cpu_seconds", "environment")
@@ -36,18 +36,15 @@ class Results:
         return [row for unit in self.units for row in unit["rows"]]
 
 
-def unit_name(unit: Unit, version: int = 1, identity: Sequence[Any] = ()) -> str:
-    """A file name: what can be read of the config, and a hash of all that decides its rows.
+def unit_path(out: Path, experiment: Experiment, unit: Unit, identity: Sequence[Any] = ()) -> Path:
+    """Its file, named by what can be read of the config, and by a hash of all that decides its rows.
 
     `identity`: which readers they are, and the full settings of its models.
     """
     words = "-".join(str(value) for value in unit.config.values() if isinstance(value, str | int | float))
     readable = re.sub(r"[^\w.]+", "-", words).strip("-")[:48]
-    return f"{readable or 'all'}-{short_hash([unit.to_json(), version, list(identity)])}"
-
-
-def unit_path(out: Path, experiment: str, name: str) -> Path:
-    return out / "rows" / experiment / f"{name}.json"
+    decides = short_hash([unit.to_json(), experiment.version, list(identity)])
+    return out / "rows" / experiment.name / f"{readable or 'all'}-{decides}.json"
 
 
 def write_unit(path: Path, record: dict[str, Any]) -> None:
@@ -67,10 +64,6 @@ def read_unit(path: Path) -> dict[str, Any] | str:
     if not isinstance(record["rows"], list) or not all(isinstance(row, dict) for row in record["rows"]):
         return f"{path.name}: its rows are not a list of objects"
     return {**record, "file": path.name, "sha256": file_hash(path)}
-
-
-def is_done(path: Path) -> bool:
-    return path.exists() and not isinstance(read_unit(path), str)
 
 
 def read_results(paths: Iterable[Path]) -> Results:

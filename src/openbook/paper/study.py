@@ -27,9 +27,10 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from openbook.figures.charts import Axis, Chart, Level, Panel, Series, Table, share
+from openbook.figures.charts import Axis, Chart, Level, Panel, Table, share
 from openbook.paper import efficiency_claims, sample_efficiency
-from openbook.paper.curricula import CURVES, mean_by, spread_by
+from openbook.paper.curricula import CURVES
+from openbook.paper.drawing import BOUNDS, Columns, curve, tabled
 from openbook.paper.efficiency_charts import draw
 from openbook.paper.experiment import Experiment, Rows, Scale, TaughtModel, Unit
 from openbook.paper.models import Models
@@ -127,8 +128,6 @@ class Study(Strict):
         return [{**row, **labels, **columns, "last_loss": losses[-1]} for row in rows]
 
     def draw(self, rows: Rows) -> list[Chart | Table]:
-        if not rows:
-            return []
         shown, table = self._shown(rows), self._table(rows)
         if not shown:
             return [table]
@@ -169,16 +168,13 @@ class Study(Strict):
         return f" at {x} {_cell(row, x)}" if x in row and x not in self.series else ""
 
     def _panel(self, panel: StudyPanel, rows: Rows) -> Panel:
-        series = []
         shown = [row for row in rows if not panel.samples or row["samples"] in panel.samples]
+        bounds = BOUNDS if panel.y == "accuracy" else None
+        series = []
         for k, (name, runs) in enumerate(self._series_of(shown)):
+            points = _course(runs) if panel.x == "seen" else runs
             colour = CURVES[runs[0]["curve"]].colour if self.series == ["curve"] else k
-            if panel.x == "seen":
-                points, spread = _course(runs)
-            else:
-                points = list(mean_by(runs, panel.x, panel.y).items())
-                spread = spread_by(runs, panel.x) if panel.y == "accuracy" else {}
-            series.append(Series(name, points, colour, [spread[x] for x, _ in points] if spread else []))
+            series.append(curve(name, colour, points, panel.x, panel.y, bounds))
         chance = [Level(rows[0]["chance"], "chance")] if panel.y == "accuracy" else []
         x, y = (AXES.get(key, Axis(key)) for key in (panel.x, panel.y))
         return Panel(panel.title, x, y, series, chance)
@@ -188,9 +184,9 @@ class Study(Strict):
         keys = ["samples", *labels, *self.columns, *MEASURED]
         order = list(CURVES)
         ordered = sorted(rows, key=lambda row: (order.index(row["curve"]), row["samples"], self._name(row)))
-        header = ["curriculum", *(COLUMNS.get(key, (key, ""))[0] for key in keys)]
-        cells = [[CURVES[row["curve"]].label, *(_cell(row, key) for key in keys)] for row in ordered]
-        return Table(f"{self.name}-runs", "Every run", header, cells)
+        columns: Columns = {"curriculum": lambda row: CURVES[row["curve"]].label}
+        columns |= {COLUMNS.get(key, (key, ""))[0]: functools.partial(_cell, key=key) for key in keys}
+        return tabled(f"{self.name}-runs", "Every run", ordered, columns)
 
 
 def _cell(row: dict[str, Any], key: str) -> str:
@@ -207,15 +203,15 @@ def _units_of(line: RunLine) -> Iterator[Unit]:
         yield sample_efficiency.unit(line.curve, samples, seed, line.chars, model, **line.labels)
 
 
-def _course(runs: Rows) -> tuple[list[tuple[float, float]], dict[float, tuple[float, float]]]:
-    """Accuracy on the way by samples seen: the mean of the runs, and their lowest and highest."""
-    seen: dict[float, list[float]] = {}
-    for row in runs:
-        each = row["samples"] * row.get("passes", 1) / row["steps"]
-        for point in row["curve_by_step"]:
-            seen.setdefault(point["step"] * each, []).append(point["closed_book"])
-    means = [(samples, sum(found) / len(found)) for samples, found in seen.items()]
-    return means, {samples: (min(found), max(found)) for samples, found in seen.items()}
+def _course(runs: Rows) -> list[dict[str, Any]]:
+    """Accuracy on the way, by samples seen; bars reach over the runs."""
+    points = [
+        (row["samples"] * row.get("passes", 1) / row["steps"], point) for row in runs for point in row["curve_by_step"]
+    ]
+    return [
+        {"seen": point["step"] * each, **dict.fromkeys(("accuracy", *BOUNDS), point["closed_book"])}
+        for each, point in points
+    ]
 
 
 def best_runs(rows: Rows) -> list[dict[str, Any]]:

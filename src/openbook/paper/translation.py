@@ -24,21 +24,19 @@ def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
     length = config["length"]
     string = random_inputs(config["chars"], 1, (length, length), config["seed"])[0][0].tolist()
     letters = codebook.alphabets()
-    levels: list[dict[str, Any]] = []
-    for i, level in enumerate(translate(codebook, string)):
-        rules = [
-            {"left": [letters[i][a] for a in left], "right": [letters[i + 1][c] for c in right]}
-            for left, right in zip(level.bigrams, level.images, strict=True)
-        ]
-        levels.append(
-            {
-                "level": i + 1,
-                "string": [letters[i][c] for c in level.string],
-                "shifted": [letters[i][c] for c in level.shifted],
-                "rules": rules,
-                "result": [symbol for rule in rules for symbol in rule["right"]],
-            }
-        )
+    levels: list[dict[str, Any]] = [
+        {
+            "level": i + 1,
+            "string": [letters[i][c] for c in level.string],
+            "shifted": [letters[i][c] for c in level.shifted],
+            "rules": [
+                {"left": [letters[i][a] for a in left], "right": [letters[i + 1][c] for c in right]}
+                for left, right in zip(level.bigrams, level.images, strict=True)
+            ],
+            "result": [letters[i + 1][c] for image in level.images for c in image],
+        }
+        for i, level in enumerate(translate(codebook, string))
+    ]
     output = [letters[-1].index(symbol) for symbol in levels[-1]["result"]]
     return [
         {
