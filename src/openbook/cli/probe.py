@@ -175,7 +175,7 @@ def stitch(
         Save the smallest windows beside the published ones of a 3B model, as a chart, PNG, SVG or HTML.
     """
     from openbook.figures import check_path, save
-    from openbook.paper.published_maps import published_window_rows, published_windows
+    from openbook.paper.published import published_window_rows, published_windows
     from openbook.probes import draw, known, subject
     from openbook.probes.stitch import stitch_map
 
@@ -245,7 +245,7 @@ def perturb(
     length
         Characters of each string. The longest of the task by default, 20 with --known.
     """
-    from openbook.paper.published_maps import published_reading
+    from openbook.paper.published import published_reading
     from openbook.probes import draw, known
     from openbook.probes.perturb import RULES, perturb_map
     from openbook.probes.significance import LEAST

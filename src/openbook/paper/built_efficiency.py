@@ -7,7 +7,6 @@ import itertools
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
 from openbook.base import jobs
 from openbook.base.errors import InputError, nearest
@@ -15,7 +14,7 @@ from openbook.figures.charts import Chart, Panel, Table, share
 from openbook.paper.curricula import CURVES
 from openbook.paper.drawing import grouped, learning_panel, mean_by
 from openbook.paper.efficiency_charts import learning_curves
-from openbook.paper.experiment import Experiment, Rows, Scale, Unit
+from openbook.paper.experiment import Experiment, Json, Rows, Scale, Unit
 from openbook.paper.jobs import RowsJob
 from openbook.paper.models import Models
 from openbook.paper.results import read_results, unit_path
@@ -54,7 +53,7 @@ def grid(
     ]
 
 
-def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
+def run(config: Json, models: Models) -> list[Json]:
     from openbook.theory.construction.curricula import closed_book_accuracy
 
     settings = {key: config[key] for key in ("depth", "chars", "samples", "seed")}
@@ -62,7 +61,7 @@ def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
     return [{**config, "accuracy": accuracy, "chance": 1 / config["chars"]}]
 
 
-def measure(units: Sequence[Unit], processes: int, advance: Callable[..., object]) -> list[dict[str, Any]]:
+def measure(units: Sequence[Unit], processes: int, advance: Callable[..., object]) -> list[Json]:
     """The rows of units that are trained side by side; `advance` is told the samples of each one that is done."""
     with tempfile.TemporaryDirectory() as folder:
         place = functools.partial(unit_path, Path(folder), EXPERIMENT)

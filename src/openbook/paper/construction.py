@@ -7,7 +7,7 @@ from typing import Any
 
 from openbook.figures.charts import Axis, Chart, Panel, Series, Table, share
 from openbook.paper.drawing import Columns, curve, tabled
-from openbook.paper.experiment import Experiment, Rows, Scale, Unit
+from openbook.paper.experiment import Experiment, Json, Rows, Scale, Unit
 from openbook.paper.models import Models
 from openbook.report.claims import Claim, judge, unmeasured
 
@@ -20,7 +20,7 @@ def units(scale: Scale) -> list[Unit]:
     return [Unit({"depth": depth, "chars": chars, "strings": strings, "codebooks": codebooks, "seed": 0}, seconds)]
 
 
-def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
+def run(config: Json, models: Models) -> list[Json]:
     from openbook.theory.construction.verify import verify
 
     return [verify(**config)]

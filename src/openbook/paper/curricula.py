@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Any
 
-from openbook.paper.experiment import Scale, TaughtModel
+from openbook.paper.experiment import Json, Scale, TaughtModel
 from openbook.paper.models import taught_student
 
 RATE = "training.matrix_learning_rate"
@@ -34,10 +34,10 @@ CURVES = {
         Curve("no-icl", "Annealing, cannot read", "No ICL", 6, "anneal", reads=False),
     )
 }
-SMOKE: dict[str, Any] = {"depth": 2, "chars": 3, "task.lengths": [4, 6], "exam.samples": 16}
+SMOKE: Json = {"depth": 2, "chars": 3, "task.lengths": [4, 6], "exam.samples": 16}
 # On five levels, annealing with the right book or a wrong one has a schedule that hides rules of one phrasebook at a
 # time first, and a student that cannot read learns with all its weights.
-FIVE_LEVELS: dict[str, dict[str, Any]] = {
+FIVE_LEVELS: dict[str, Json] = {
     "anneal": {"curriculum": "patient"},
     "wrong-context": {"curriculum": "patient", "curriculum.wrong": True},
     "no-icl": {"curriculum": "patient", "training.freeze": []},
@@ -62,7 +62,7 @@ def deep_student(name: str, samples: int, chars: int = 8, seed: int = 0, **setti
     curve = CURVES[name]
     rate = {RATE: FIVE_LEVELS_RATE[name, chars]} if (name, chars) in FIVE_LEVELS_RATE else {}
     settings = {"curriculum": curve.curriculum, **FIVE_LEVELS.get(name, {}), **rate, **settings}
-    shape: dict[str, Any] = {"depth": 5, "chars": chars, "seed": seed, "reads": curve.reads}
+    shape: Json = {"depth": 5, "chars": chars, "seed": seed, "reads": curve.reads}
     return replace(taught_student(settings.pop("curriculum"), samples, **shape, **settings), base="student-deep")
 
 

@@ -6,27 +6,27 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from openbook.figures.charts import Axis, Level, Panel, Series, Table, share
-from openbook.paper.experiment import Rows
+from openbook.paper.experiment import Json, Rows
 
 SAMPLES = Axis("training samples, one epoch", "log", "si")
 BOOK_CLOSED = share("accuracy, book closed")
 BOUNDS = ("low", "high")
 
 
-def grouped(rows: Iterable[dict[str, Any]], key: str) -> list[tuple[Any, list[dict[str, Any]]]]:
+def grouped(rows: Iterable[Json], key: str) -> list[tuple[Any, list[Json]]]:
     """The rows of each value of a key, in the order of the values."""
-    groups: dict[Any, list[dict[str, Any]]] = {}
+    groups: dict[Any, list[Json]] = {}
     for row in rows:
         groups.setdefault(row[key], []).append(row)
     return sorted(groups.items())
 
 
-def mean_by(rows: Iterable[dict[str, Any]], key: str, value: str = "accuracy") -> dict[Any, float]:
+def mean_by(rows: Iterable[Json], key: str, value: str = "accuracy") -> dict[Any, float]:
     """The mean of a value for each value of a key."""
     return {where: sum(row[value] for row in group) / len(group) for where, group in grouped(rows, key)}
 
 
-def spread_by(rows: Iterable[dict[str, Any]], key: str, low: str, high: str) -> dict[Any, tuple[float, float]]:
+def spread_by(rows: Iterable[Json], key: str, low: str, high: str) -> dict[Any, tuple[float, float]]:
     """From the lowest lower to the highest upper bound for each value of a key, so that seeds are not averaged away."""
     groups = grouped(rows, key)
     return {where: (min(row[low] for row in group), max(row[high] for row in group)) for where, group in groups}

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any
 
 from openbook.figures.charts import Axis, Chart, Level, Panel, Series, Table, share
 from openbook.paper.drawing import curve, published_curve, ramp
-from openbook.paper.experiment import Experiment, Rows, Scale, Unit
+from openbook.paper.experiment import Experiment, Json, Rows, Scale, Unit
 from openbook.paper.models import Models
 from openbook.paper.published import published
 from openbook.report.claims import Claim, judge, unmeasured
@@ -46,7 +45,7 @@ def units(scale: Scale) -> list[Unit]:
     return [*units, Unit(control, 12 * seconds)]
 
 
-def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
+def run(config: Json, models: Models) -> list[Json]:
     from openbook.task.phrasebook import Codebook
     from openbook.theory.surrogate.learn import LearnerConfig, learn
 
@@ -58,7 +57,7 @@ def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
     return [{**result, "curve": [{key: point[key] for key in ("step", "recovered", "by_layer")} for point in kept]}]
 
 
-def _size(row: dict[str, Any]) -> tuple[int, int]:
+def _size(row: Json) -> tuple[int, int]:
     """Depth and characters: the task that a row is of."""
     return row["depth"], row["chars"]
 
@@ -105,7 +104,7 @@ def layers_chart(rows: Rows, title: str, alt: str) -> Chart:
     return Chart("surrogate-layers", title, alt, panels, caption, legend=False)
 
 
-def by_layer(curve: Sequence[dict[str, Any]], key: str = "by_layer") -> list[Series]:
+def by_layer(curve: Sequence[Json], key: str = "by_layer") -> list[Series]:
     """A curve for each layer from points that hold a share for every layer."""
     depth = len(curve[0][key])
     return [Series(f"W{i + 1}", [(p["step"], p[key][i]) for p in curve], ramp(i, depth)) for i in range(depth)]
@@ -128,7 +127,7 @@ def claims(rows: Rows) -> list[Claim]:
     if vanilla is None:
         return [converges, unmeasured(control, rule, "the control was not run")]
     steps = [row["steps"] for row in enhanced if _size(row) == _size(vanilla)]
-    measured: dict[str, Any] = {
+    measured: Json = {
         "recovered": vanilla["recovered"],
         "a guess": vanilla.get("chance"),
         "steps": vanilla["steps"],

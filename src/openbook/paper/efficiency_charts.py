@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from openbook.figures.charts import Axis, Chart, Level, Panel, Series, Table, share
 from openbook.paper.curricula import CURVES
 from openbook.paper.drawing import BOOK_CLOSED, BOUNDS, curve, grouped, learning_panel, mean_by, published_curve
-from openbook.paper.experiment import Rows
+from openbook.paper.experiment import Json, Rows
 from openbook.paper.published import published
 
 PAPER_DEPTH = 5
@@ -36,7 +35,7 @@ def draw(rows: Rows, name: str, note: str = "") -> list[Chart | Table]:
     return charts
 
 
-def of_curve(rows: Rows, name: str) -> list[dict[str, Any]]:
+def of_curve(rows: Rows, name: str) -> list[Json]:
     return [row for row in rows if row["curve"] == name]
 
 
@@ -53,7 +52,7 @@ def learning_curves(
     return [*behind, *ours]
 
 
-def published_rows(names: Iterable[str]) -> list[dict[str, Any]]:
+def published_rows(names: Iterable[str]) -> list[Json]:
     """The published curves of a 3B language model under these curricula."""
     wanted = {CURVES[name].published for name in names}
     keys = {"chars": "n", "curriculum": "curriculum", "samples": "num_samples", "accuracy": "acc_no_context"}
@@ -61,7 +60,7 @@ def published_rows(names: Iterable[str]) -> list[dict[str, Any]]:
     return [{key: row[column] for key, column in keys.items()} for row in rows]
 
 
-def _at_shared_size(rows: Rows) -> list[dict[str, Any]]:
+def _at_shared_size(rows: Rows) -> list[Json]:
     """The runs on that size of annealing's that most curves share; of several the largest."""
     sizes = {row["samples"] for row in of_curve(rows, "anneal") or rows}
     runs = {size: [row for row in rows if row["samples"] == size] for size in sizes}

@@ -5,12 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
 
 from openbook.paper.curricula import CURVES
 from openbook.paper.drawing import grouped, mean_by
 from openbook.paper.efficiency_charts import of_curve
-from openbook.paper.experiment import Rows
+from openbook.paper.experiment import Json, Rows
 from openbook.paper.needed import ratio
 from openbook.report.claims import Claim, judge, unmeasured
 
@@ -61,7 +60,7 @@ def _shared(rows: Rows, name: str, other: str = "anneal") -> set[int]:
     return _sizes(rows, name) & _sizes(rows, other)
 
 
-def _at_largest(rows: Rows, name: str, sizes: set[int]) -> dict[str, Any] | None:
+def _at_largest(rows: Rows, name: str, sizes: set[int]) -> Json | None:
     """The runs of a curve on the largest of these datasets: their mean and the outer bounds."""
     if not sizes:
         return None

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 from openbook.base.console import plain
 from openbook.figures.charts import Axis, Chart, Panel, Table
 from openbook.paper.drawing import curve, grouped, tabled
-from openbook.paper.experiment import Experiment, Rows, Scale, Unit
+from openbook.paper.experiment import Experiment, Json, Rows, Scale, Unit
 from openbook.paper.models import Models
 from openbook.report.claims import Claim, judge, unmeasured
 from openbook.theory.surrogate.censored import span
@@ -36,17 +35,17 @@ def units(scale: Scale) -> list[Unit]:
     ]
 
 
-def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
+def run(config: Json, models: Models) -> list[Json]:
     return measured(GapGrid(**{**config, "chars": (config["chars"],)}))
 
 
-def measured(grid: GapGrid, advance: Callable[..., object] = lambda *_: None) -> list[dict[str, Any]]:
+def measured(grid: GapGrid, advance: Callable[..., object] = lambda *_: None) -> list[Json]:
     """The rows of a grid as JSON, where None stands for infinity; the first one also holds the fitted growths."""
     rows = measure(grid, advance)
     return plain([{**rows[0], "fits": fits(rows)}, *rows[1:]])
 
 
-def fits_of(rows: Rows) -> list[dict[str, Any]]:
+def fits_of(rows: Rows) -> list[Json]:
     """The fitted growths that rows of any number of units hold."""
     return [fit for row in rows for fit in row.get("fits", ())]
 
@@ -91,7 +90,7 @@ def draw(rows: Rows) -> list[Chart | Table]:
     ]
 
 
-def _with_bounds(fit: dict[str, Any], value: str, low: str, high: str) -> str:
+def _with_bounds(fit: Json, value: str, low: str, high: str) -> str:
     return f"{fit[value]:.2f} ({span(fit[low], fit[high])})"
 
 

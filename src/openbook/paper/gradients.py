@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 from openbook.figures.charts import Axis, Chart, Level, Panel, Table, share
 from openbook.paper.drawing import curve, grouped, published_curve, ramp
-from openbook.paper.experiment import Experiment, Rows, Scale, Unit
+from openbook.paper.experiment import Experiment, Json, Rows, Scale, Unit
 from openbook.paper.models import Models
 from openbook.paper.published import published
 from openbook.report.claims import Claim, judge, unmeasured
@@ -39,7 +38,7 @@ def units(scale: Scale) -> list[Unit]:
     ]
 
 
-def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
+def run(config: Json, models: Models) -> list[Json]:
     by_batch, by_book = (config["rates"] if config[key] else [] for key in ("batches", "books"))
     grid = GradientGrid(**{**config, "rates": by_batch, "deeper_rates": by_book})
     return [{**{key: config[key] for key in ("depth", "chars", "pairs")}, **row} for row in measure(grid)]
@@ -110,7 +109,7 @@ def claims(rows: Rows) -> list[Claim]:
     )
     ones = sorted((row for row in by_batch if row["batch"] == 1), key=lambda row: row["rate"])
     if ones:
-        numbers: dict[str, Any] = {f"rate {row['rate']:.0%}": round(row["paper"], 3) for row in ones}
+        numbers: Json = {f"rate {row['rate']:.0%}": round(row["paper"], 3) for row in ones}
         predicts = judge(small, ones[0]["rate"] <= 0.02 and ones[0]["paper"] >= 0.9, numbers, rule_small)
         delays = _batches_claim(falls, rule_falls, by_batch, ones)
     else:
@@ -126,7 +125,7 @@ def claims(rows: Rows) -> list[Claim]:
     return [predicts, delays, judge(books, apart, numbers, rule_books, len(pairs) > 1 and most > least)]
 
 
-def _at_equal_rates(few: Rows, rows: Rows, key: str, many: int) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+def _at_equal_rates(few: Rows, rows: Rows, key: str, many: int) -> list[tuple[Json, Json]]:
     """Each row of `few` with the row of the same rate at which `key` is `many`."""
     return [(row, other) for row in few for other in rows if (other[key], other["rate"]) == (many, row["rate"])]
 

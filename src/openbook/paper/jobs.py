@@ -8,11 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from openbook.base.errors import InputError
 from openbook.comparison.sweep import finished_as, start_or_resume
-from openbook.paper.experiment import Rows, Scale, TaughtModel, Unit
+from openbook.paper.experiment import Json, Rows, Scale, TaughtModel, Unit
 from openbook.paper.models import Models, as_made, label, reader_flags, reading_seconds, teaching_seconds
 from openbook.paper.results import read_unit, write_unit
 from openbook.training.config import RunConfig
@@ -107,7 +106,7 @@ class RowsJob:
     scale: Scale
     unit: Unit
     path: Path
-    measure: Callable[[dict[str, Any], Models], Rows]
+    measure: Callable[[Json, Models], Rows]
     needs: tuple[str, ...] = ()
 
     def __str__(self) -> str:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 from openbook.figures.charts import Chart, Table
 from openbook.paper.drawing import Columns, tabled
-from openbook.paper.experiment import Experiment, Rows, Scale, Unit
+from openbook.paper.experiment import Experiment, Json, Rows, Scale, Unit
 from openbook.paper.models import Models
 from openbook.report.claims import Claim, judge, unmeasured
 
@@ -26,7 +25,7 @@ def units(scale: Scale) -> list[Unit]:
     return [Unit({"checks": names, "seed": 0}, seconds) for names, seconds in ((quick, 8.0), (list(SLOW), 17.0))]
 
 
-def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
+def run(config: Json, models: Models) -> list[Json]:
     from openbook.theory.lemmas import select
     from openbook.theory.lemmas.charts import decay_rows
 
@@ -34,12 +33,12 @@ def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
     return [{**row, "decay": decay_rows()} if row["name"] == "correlation-pair" else row for row in rows]
 
 
-def _decay(rows: Rows) -> list[dict[str, Any]]:
+def _decay(rows: Rows) -> list[Json]:
     """What was counted at each depth; empty where it was not."""
     return next((row["decay"] for row in rows if "decay" in row), [])
 
 
-def _claim_and_remark(row: dict[str, Any]) -> str:
+def _claim_and_remark(row: Json) -> str:
     return f"{row['claim']} ({row['remark']})" if row["remark"] else row["claim"]
 
 

@@ -17,7 +17,7 @@ from typing import Any
 
 from openbook.base.files import file_hash
 from openbook.comparison.sweep import changed_settings
-from openbook.paper.experiment import TaughtModel
+from openbook.paper.experiment import Json, TaughtModel
 from openbook.training.config import RunConfig, TaskConfig
 from openbook.training.families import task_of
 from openbook.training.folder import RunFolder
@@ -54,7 +54,7 @@ def reading_seconds(name: str) -> float:
     return 600.0 if (reading_task(name) or {}).get("task.depth", 0) > 3 else 70.0
 
 
-def reading_task(name: str) -> dict[str, Any] | None:
+def reading_task(name: str) -> Json | None:
     """The settings of `openbook prepare` that make the reader of this name; None if the name is that of a config."""
     if (shape := re.fullmatch(rf"({'|'.join(TEXT_OF)})-(\d+)-(\d+)", name)) is None:
         return None
@@ -115,7 +115,7 @@ class Models:
         """The folder of a taught model."""
         return self.folder / f"{label(model)}-{short_hash([model.to_json(), self.identity(model.reader)])}"
 
-    def meaning(self, model: TaughtModel) -> dict[str, Any]:
+    def meaning(self, model: TaughtModel) -> Json:
         """The full settings of a taught model: those of the config or preset that it names may change with time.
 
         The path of its reader and settings at their default are left out, so that a new setting changes nothing.
@@ -140,7 +140,7 @@ def as_made(run: RunFolder, config: RunConfig) -> RunConfig:
     if not run.finished:
         return config
     made_with = validated(RunConfig, run.read("config.json"))
-    same: dict[str, Any] = {"model": config.model.model_copy(update={"path": made_with.model.path})}
+    same: Json = {"model": config.model.model_copy(update={"path": made_with.model.path})}
     same |= {"training": made_with.training} if config.reading is not None else {}
     return config.model_copy(update=same)
 

@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
-from typing import Any
 
 from markupsafe import Markup
 
 from openbook.base.files import write_json
 from openbook.figures import Chart, Table, save
 from openbook.paper import select
-from openbook.paper.experiment import SCALES, Experiment
+from openbook.paper.experiment import SCALES, Experiment, Json
 from openbook.paper.reproduce import Reproduction, load_studies
 from openbook.paper.results import Results
-from openbook.paper.stepping import steps_of
+from openbook.paper.translation import steps_of
 from openbook.report.page import Page, PageSection, commands, paragraphs, write
 
 TITLE = "Context-enhanced learning, reproduced"
@@ -133,7 +132,7 @@ def _section(plan: Reproduction, experiment: Experiment, result: Results, failed
     )
 
 
-def _provenance(units: list[dict[str, Any]]) -> Table:
+def _provenance(units: list[Json]) -> Table:
     rows = []
     for unit in units:
         values = {key: value for key, value in unit["config"].items() if not isinstance(value, list | dict)}
@@ -145,14 +144,14 @@ def _provenance(units: list[dict[str, Any]]) -> Table:
     return Table("provenance", "Units of this experiment", header, rows)
 
 
-def _commits(unit: dict[str, Any]) -> str:
+def _commits(unit: Json) -> str:
     """Which commit measured a unit's rows, and which taught its models if that was another."""
     measured = _commit(unit["environment"].get("git"))
     taught = sorted({_commit(git) for git in unit.get("taught_at", [])} - {measured})
     return f"{measured}, taught at {' and '.join(taught)}" if taught else measured
 
 
-def _commit(git: dict[str, Any] | None) -> str:
+def _commit(git: Json | None) -> str:
     return f"{git['commit'][:10]}{' with changes' if git['changed'] else ''}" if git else "installed package"
 
 
@@ -168,7 +167,7 @@ def _again(plan: Reproduction) -> Markup:
     )
 
 
-def _foot(units: list[dict[str, Any]]) -> Markup:
+def _foot(units: list[Json]) -> Markup:
     """Machine and versions, as the units wrote them down."""
     if not units:
         return paragraphs("No unit is finished.")

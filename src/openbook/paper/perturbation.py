@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 from openbook.figures.charts import Chart, Heatmap, Table
 from openbook.paper.drawing import grouped
-from openbook.paper.experiment import Experiment, Rows, Scale, Unit
+from openbook.paper.experiment import Experiment, Json, Rows, Scale, Unit
 from openbook.paper.models import Models
 from openbook.paper.published import published
 from openbook.probes.draw import by_unused, json_of, numbered, perturb_chart, perturb_table
@@ -25,7 +24,7 @@ def units(scale: Scale) -> list[Unit]:
     return [Unit({"rules": 10, "samples": samples, "readers": ["student-3-8"]}, seconds=0.35 * samples)]
 
 
-def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
+def run(config: Json, models: Models) -> list[Json]:
     """The maps of a reader on a codebook that it has not met."""
     from openbook.paper.models import unmet_task
     from openbook.probes.perturb import perturb_map
@@ -40,7 +39,7 @@ def draw(rows: Rows) -> list[Chart | Table]:
     return [figure for row in rows for figure in (_summary(row), perturb_chart(row), perturb_table(row))]
 
 
-def _summary(row: dict[str, Any]) -> Chart:
+def _summary(row: Json) -> Chart:
     """The largest change at any place by layer, as a share of the phrasebook's largest: ours and the published."""
     ours = [[max(layer) / max(1e-12, section["largest"]) for layer in section["map"]] for section in row["sections"]]
     changes = [[line["change"] for line in lines] for _, lines in grouped(published("perturbation"), "phrasebook")]

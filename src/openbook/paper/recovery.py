@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from openbook.audit.statistics import harmonic_share
 from openbook.figures.charts import Chart, Table
 from openbook.paper.curricula import taught
-from openbook.paper.experiment import Experiment, Rows, Scale, TaughtModel, Unit
+from openbook.paper.experiment import Experiment, Json, Rows, Scale, TaughtModel, Unit
 from openbook.paper.models import Models
 from openbook.paper.published import published
 from openbook.report.claims import Claim, judge, unmeasured
@@ -50,11 +49,11 @@ def writer(curriculum: str, samples: int) -> TaughtModel:
     return TaughtModel(WRITER, settings | gentle)
 
 
-def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
+def run(config: Json, models: Models) -> list[Json]:
     return _asked_rows(config, models) if config["subject"] == "text" else _behaviour_rows(config, models)
 
 
-def _asked_rows(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
+def _asked_rows(config: Json, models: Models) -> list[Json]:
     """The paper's table: rules asked for as text, on the trained model and four controls (which are trained here).
 
     Rows of completion, and as "likelihood" those of exposure and membership.
@@ -77,7 +76,7 @@ def _asked_rows(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
     return [{**row, **shared, "arm_closed": closed[row["arm"]]} for row in rows]
 
 
-def _behaviour_rows(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
+def _behaviour_rows(config: Json, models: Models) -> list[Json]:
     """What the skill itself gives away: the student and its controls, attacked through questions alone."""
     from openbook.audit.arms import config_of
     from openbook.audit.attack import AuditConfig
@@ -109,7 +108,7 @@ def _percent(value: float | None) -> str:
     return "" if value is None else f"{value:.2%}"
 
 
-def _name(row: dict[str, Any]) -> str:
+def _name(row: Json) -> str:
     return f"MLT({row['depth']}, {row['chars']}), {row['curve']}, {row['samples']:,}"
 
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 from openbook.figures.charts import Axis, Chart, Level, Panel, Table, share
 from openbook.paper.curricula import CURVES, deep_student, taught
 from openbook.paper.drawing import curve
-from openbook.paper.experiment import Experiment, Rows, Scale, TaughtModel, Unit
+from openbook.paper.experiment import Experiment, Json, Rows, Scale, TaughtModel, Unit
 from openbook.paper.models import Models
 from openbook.paper.sample_efficiency import SAMPLES
 from openbook.report.claims import Claim, judge, unmeasured
@@ -44,7 +43,7 @@ def _units(models: dict[str, TaughtModel], reader: str | None, seconds: float = 
     return [Unit(config, seconds) for config in [*before, *after]]
 
 
-def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
+def run(config: Json, models: Models) -> list[Json]:
     """The exam with the book closed, partly open, open and wrong.
 
     The reader sits that of the annealed model, and one in which every string comes with a codebook of its own.

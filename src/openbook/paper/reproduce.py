@@ -19,7 +19,7 @@ from openbook.base.console import plain
 from openbook.base.errors import InputError, nearest
 from openbook.base.jobs import Event, Job, run_jobs
 from openbook.paper import EXPERIMENTS, select
-from openbook.paper.experiment import SCALES, Experiment, Scale
+from openbook.paper.experiment import SCALES, Experiment, Json, Scale
 from openbook.paper.jobs import PlannedJob, RowsJob, reader_job, teach_job
 from openbook.paper.models import Models, name_of
 from openbook.paper.results import Results, read_results, unit_path
@@ -219,8 +219,8 @@ class Outcome:
     published: list[Path]
     not_published: list[str]
 
-    def to_json(self) -> dict[str, Any]:
-        record: dict[str, Any] = json.loads(json.dumps(plain(asdict(self)), default=str))  # paths become strings
+    def to_json(self) -> Json:
+        record: Json = json.loads(json.dumps(plain(asdict(self)), default=str))  # paths become strings
         return record
 
 

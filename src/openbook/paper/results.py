@@ -18,7 +18,7 @@ from typing import Any
 from openbook.base.console import plain
 from openbook.base.environment import environment
 from openbook.base.files import file_hash, write_json
-from openbook.paper.experiment import Experiment, Unit
+from openbook.paper.experiment import Experiment, Json, Unit
 from openbook.paper.models import short_hash
 
 KEYS = ("experiment", "scale", "config", "rows", "seconds", "cpu_seconds", "environment")
@@ -28,11 +28,11 @@ KEYS = ("experiment", "scale", "config", "rows", "seconds", "cpu_seconds", "envi
 class Results:
     """The finished units of an experiment, and why other files cannot be used."""
 
-    units: list[dict[str, Any]] = field(default_factory=list)
+    units: list[Json] = field(default_factory=list)
     damaged: list[str] = field(default_factory=list)
 
     @property
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[Json]:
         return [row for unit in self.units for row in unit["rows"]]
 
 
@@ -47,12 +47,12 @@ def unit_path(out: Path, experiment: Experiment, unit: Unit, identity: Sequence[
     return out / "rows" / experiment.name / f"{readable or 'all'}-{decides}.json"
 
 
-def write_unit(path: Path, record: dict[str, Any]) -> None:
+def write_unit(path: Path, record: Json) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, plain({**record, "environment": environment()}))
 
 
-def read_unit(path: Path) -> dict[str, Any] | str:
+def read_unit(path: Path) -> Json | str:
     """A unit's record, or a sentence that says why it cannot be used."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from openbook.paper.curricula import CURVES, RATE, deep_student, taught
 from openbook.paper.efficiency_charts import draw
 from openbook.paper.efficiency_claims import claims
-from openbook.paper.experiment import Experiment, Scale, TaughtModel, Unit
+from openbook.paper.experiment import Experiment, Json, Scale, TaughtModel, Unit
 from openbook.paper.models import Models
 from openbook.training.folder import RunFolder
 
@@ -38,10 +38,10 @@ class Runs(NamedTuple):
 
 
 THREE_SEEDS = (0, 1, 2)
-ALL_WEIGHTS: dict[str, Any] = {"training.freeze": [], RATE: 0.01, "training.decay": 0.12}
+ALL_WEIGHTS: Json = {"training.freeze": [], RATE: 0.01, "training.decay": 0.12}
 
 
-def _slower(samples: int) -> dict[str, Any]:
+def _slower(samples: int) -> Json:
     """Plain fine-tuning at half the rate, warmed up for as many samples as in its longest run."""
     return {**ALL_WEIGHTS, RATE: 0.005, "training.warmup": 9600 / samples}
 
@@ -52,7 +52,7 @@ SIZES: dict[Scale, dict[str, tuple[int, ...]]] = {
     "laptop": {"anneal": (1000, 2000, 4000), "fixed:0.2": (2000, 4000), "no-context": (1000, 4000)},
     "overnight": {"anneal": (2000, 3000, 4000), "fixed:0.2": (4000, 8000), "no-context": (4000, 8000, 16_000)},
 }
-LONGEST: dict[tuple[str, int], dict[str, Any]] = {("no-context", 16_000): {RATE: 0.01}}
+LONGEST: dict[tuple[str, int], Json] = {("no-context", 16_000): {RATE: 0.01}}
 FIVE_LEVELS_RUNS = {
     8: [
         *(Runs(name, SAMPLES[8], THREE_SEEDS) for name in CURVES),
@@ -76,7 +76,7 @@ FIVE_LEVELS_RUNS = {
 
 
 def units_of_three_levels(scale: Scale) -> list[Unit]:
-    grid: list[tuple[str, int, int, int, dict[str, Any]]]  # curve, samples, seed, characters, settings
+    grid: list[tuple[str, int, int, int, Json]]  # curve, samples, seed, characters, settings
     if scale == "paper":
         grid = [(name, n, 0, chars, {}) for chars, name, n in itertools.product((8, 10), CURVES, PAPER_SAMPLES)]
     elif scale == "smoke":
@@ -107,7 +107,7 @@ def unit(name: str, samples: int, seed: int, chars: int, model: TaughtModel, **l
     return Unit({**config, "learned": [model]}, seconds=0.5)
 
 
-def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
+def run(config: Json, models: Models) -> list[Json]:
     """The exam of a run with the book closed, and how the run got there."""
     run = RunFolder(models.place(config["learned"][0]))
     result, settings = run.read("result.json"), run.read("config.json")
@@ -129,7 +129,7 @@ def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
     ]
 
 
-def _tokens(settings: dict[str, Any]) -> int:
+def _tokens(settings: Json) -> int:
     """The tokens that a run trained on, for runs that did not count them: the training set is encoded again."""
     from openbook.training.config import RunConfig
     from openbook.training.estimate import tokens_of

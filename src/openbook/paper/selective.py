@@ -10,7 +10,7 @@ from typing import Any
 from openbook.figures.charts import Chart, Panel, Table
 from openbook.paper.curricula import deep_student, taught
 from openbook.paper.drawing import Columns, curve, grouped, learning_panel, mean_by, published_curve, tabled
-from openbook.paper.experiment import Experiment, Rows, Scale, TaughtModel, Unit
+from openbook.paper.experiment import Experiment, Json, Rows, Scale, TaughtModel, Unit
 from openbook.paper.models import Models
 from openbook.paper.published import published
 from openbook.paper.sample_efficiency import AS_SHIPPED
@@ -48,7 +48,7 @@ def _unit(level: int, samples: int, seed: int, model: TaughtModel) -> Unit:
     return Unit({"level": level, "samples": samples, "seed": seed, "exam": 256, "learned": [model]}, seconds=5.0)
 
 
-def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
+def run(config: Json, models: Models) -> list[Json]:
     """Examine a model, book closed and open, on strings of seen rules alone and of held-out rules alone."""
     from openbook.task.inputs import halves
     from openbook.task.phrasebook import Codebook
@@ -102,15 +102,15 @@ def draw(rows: Rows, name: str) -> list[Chart | Table]:
     return [chart, tabled(f"{name}-table", "The same in numbers", closed, columns)]
 
 
-def _closed(rows: Rows) -> list[dict[str, Any]]:
+def _closed(rows: Rows) -> list[Json]:
     return [row for row in rows if row["open"] == 0]
 
 
-def _largest(closed: Rows) -> list[dict[str, Any]]:
+def _largest(closed: Rows) -> list[Json]:
     return [row for row in closed if row["samples"] == max(other["samples"] for other in closed)]
 
 
-def _place(row: dict[str, Any]) -> tuple[Any, ...]:
+def _place(row: Json) -> tuple[Any, ...]:
     return tuple(row[key] for key in ("level", "samples", "seed", "test"))
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 import numpy as np
 
 from openbook.figures.charts import Axis, Chart, Heatmap, Panel, Table, share
 from openbook.paper.curricula import CURVES, taught
 from openbook.paper.drawing import Columns, curve, grouped, ramp, tabled
-from openbook.paper.experiment import Experiment, Rows, Scale, Unit
+from openbook.paper.experiment import Experiment, Json, Rows, Scale, Unit
 from openbook.paper.models import Models
 from openbook.paper.published import published
 from openbook.probes.draw import json_of, numbered, stitch_chart, windows_text
@@ -45,7 +44,7 @@ def units(scale: Scale) -> list[Unit]:
     return units
 
 
-def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
+def run(config: Json, models: Models) -> list[Json]:
     """The maps of a pair of models, and from which layer on the reader looks each phrasebook up."""
     from openbook.paper.models import unmet_task
     from openbook.probes.perturb import perturb_map
@@ -82,7 +81,7 @@ def draw(rows: Rows) -> list[Chart | Table]:
     return [*maps, _published(), _by_size(sections), table]
 
 
-def _of(rows: Rows, curve: str) -> list[dict[str, Any]]:
+def _of(rows: Rows, curve: str) -> list[Json]:
     """The rows of a curriculum by the size of the dataset."""
     return sorted((row for row in rows if row["curve"] == curve), key=lambda row: row["samples"])
 
@@ -151,18 +150,18 @@ def claims(rows: Rows) -> list[Claim]:
     return [_local(last), _match(last), _later(annealed), _same(last, fixed[-1] if fixed else None)]
 
 
-def _windows(row: dict[str, Any]) -> dict[str, Windows]:
+def _windows(row: Json) -> dict[str, Windows]:
     return {section["name"]: section["smallest_windows"] for section in row["sections"]}
 
 
-def _local(row: dict[str, Any]) -> Claim:
+def _local(row: Json) -> Claim:
     windows, (claim, rule) = _windows(row), LOCAL
     numbers = {name: windows_text(choices) for name, choices in windows.items()}
     holds = _all_small(row) and _disjoint(list(windows.values()))
     return judge(claim, holds, {**numbers, "layers": row["layers"]}, rule)
 
 
-def _match(row: dict[str, Any]) -> Claim:
+def _match(row: Json) -> Claim:
     windows, reads, (claim, rule) = _windows(row), row["reads"], MATCH
     near = all(
         reads.get(name) is not None and any(abs(end - reads[name]) <= NEAR for _, end in choices)
@@ -186,7 +185,7 @@ def _later(annealed: Rows) -> Claim:
     return judge(claim, ahead and not behind, numbers, rule, enough=ahead or behind)
 
 
-def _same(row: dict[str, Any], other: dict[str, Any] | None) -> Claim:
+def _same(row: Json, other: Json | None) -> Claim:
     claim, rule = SAME
     if other is None:
         return unmeasured(claim, rule, "no model with fixed dropout was stitched")
@@ -200,7 +199,7 @@ def _same(row: dict[str, Any], other: dict[str, Any] | None) -> Claim:
     return judge(claim, overlap, numbers, rule, enough=apart or (_all_small(row) and _all_small(other)))
 
 
-def _all_small(row: dict[str, Any]) -> bool:
+def _all_small(row: Json) -> bool:
     """Whether every section has a window, and that of at most half the layers."""
     return all(choices and choices[0][1] - choices[0][0] + 1 <= row["layers"] / 2 for choices in _windows(row).values())
 

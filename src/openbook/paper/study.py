@@ -32,7 +32,7 @@ from openbook.paper import efficiency_claims, sample_efficiency
 from openbook.paper.curricula import CURVES
 from openbook.paper.drawing import BOUNDS, Columns, curve, tabled
 from openbook.paper.efficiency_charts import draw
-from openbook.paper.experiment import Experiment, Rows, Scale, TaughtModel, Unit
+from openbook.paper.experiment import Experiment, Json, Rows, Scale, TaughtModel, Unit
 from openbook.paper.models import Models
 from openbook.report.claims import Claim
 from openbook.training.config import Strict
@@ -71,7 +71,7 @@ class RunLine(Strict):
     reader: str | None  # null: a student that cannot read
     base: str | None = None  # a config that the settings lie over
     seeds: list[int] = Field(default_factory=lambda: [0])
-    settings: dict[str, Any] = Field(default_factory=dict)
+    settings: Json = Field(default_factory=dict)
     grid: dict[str, list[Any]] = Field(default_factory=dict)
     labels: dict[str, int | float | str] = Field(default_factory=dict)  # further columns of its rows
 
@@ -107,7 +107,7 @@ class Study(Strict):
     series: list[str] = Field(
         default_factory=lambda: ["curve"]
     )  # columns that tell one curve of the chart from another
-    only: dict[str, Any] = Field(default_factory=dict)  # runs that are drawn and judged, by columns; the table has all
+    only: Json = Field(default_factory=dict)  # runs that are drawn and judged, by columns; the table has all
     panels: list[StudyPanel] = Field(default_factory=list)  # none: the charts of the main figure
     note: str = ""
     claims: StudyClaims | None = None
@@ -115,7 +115,7 @@ class Study(Strict):
     def units(self, scale: Scale) -> list[Unit]:
         return [unit for line in self.runs for unit in _units_of(line)] if scale == self.scale else []
 
-    def run(self, config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
+    def run(self, config: Json, models: Models) -> list[Json]:
         run = RunFolder(models.place(config["learned"][0]))
         settings = run.read("config.json")
         columns = {
@@ -150,20 +150,20 @@ class Study(Strict):
         factor = efficiency_claims.fewer(kept)
         return [replace(factor, numbers={**factor.numbers, **passed})]
 
-    def _shown(self, rows: Rows) -> list[dict[str, Any]]:
+    def _shown(self, rows: Rows) -> list[Json]:
         return [row for row in rows if all(row.get(key) == value for key, value in self.only.items())]
 
-    def _series_of(self, rows: Rows) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    def _series_of(self, rows: Rows) -> Iterator[tuple[str, list[Json]]]:
         """The rows of each curve of the chart, by its name."""
         order = list(CURVES)
         ordered = sorted(rows, key=lambda row: (order.index(row["curve"]), *(row[key] for key in self.series[1:])))
         for name, runs in itertools.groupby(ordered, self._name):
             yield name, list(runs)
 
-    def _name(self, row: dict[str, Any]) -> str:
+    def _name(self, row: Json) -> str:
         return ", ".join([CURVES[row["curve"]].label, *(f"{key} {_cell(row, key)}" for key in self.series[1:])])
 
-    def _where(self, row: dict[str, Any]) -> str:
+    def _where(self, row: Json) -> str:
         x = self.panels[0].x
         return f" at {x} {_cell(row, x)}" if x in row and x not in self.series else ""
 
@@ -189,7 +189,7 @@ class Study(Strict):
         return tabled(f"{self.name}-runs", "Every run", ordered, columns)
 
 
-def _cell(row: dict[str, Any], key: str) -> str:
+def _cell(row: Json, key: str) -> str:
     """A value in words; rows of earlier versions do not have all of them."""
     return "" if row.get(key) is None else format(row[key], COLUMNS.get(key, ("", ""))[1])
 
@@ -203,7 +203,7 @@ def _units_of(line: RunLine) -> Iterator[Unit]:
         yield sample_efficiency.unit(line.curve, samples, seed, line.chars, model, **line.labels)
 
 
-def _course(runs: Rows) -> list[dict[str, Any]]:
+def _course(runs: Rows) -> list[Json]:
     """Accuracy on the way, by samples seen; bars reach over the runs."""
     points = [
         (row["samples"] * row.get("passes", 1) / row["steps"], point) for row in runs for point in row["curve_by_step"]
@@ -214,13 +214,13 @@ def _course(runs: Rows) -> list[dict[str, Any]]:
     ]
 
 
-def best_runs(rows: Rows) -> list[dict[str, Any]]:
+def best_runs(rows: Rows) -> list[Json]:
     """What is known to be possible: for each curve, seed and size the best run, whatever its settings.
 
     More samples need not be used, so a longer run with worse settings does not take back what a shorter one has shown.
     Nor is it evidence of its size: a size counts for a seed that does better with it than with fewer.
     """
-    kept: dict[tuple[str, int], list[dict[str, Any]]] = {}  # of each curve and seed, by size
+    kept: dict[tuple[str, int], list[Json]] = {}  # of each curve and seed, by size
     for row in sorted(rows, key=lambda row: (row["samples"], -row["accuracy"])):
         better = kept.setdefault((row["curve"], row["seed"]), [])
         if not better or row["accuracy"] > better[-1]["accuracy"]:

@@ -8,7 +8,7 @@ from typing import Any
 from openbook.figures.charts import Axis, Chart, Level, Panel, Table, share
 from openbook.paper.drawing import tabled
 from openbook.paper.dynamics import by_layer
-from openbook.paper.experiment import Experiment, Rows, Scale, Unit
+from openbook.paper.experiment import Experiment, Json, Rows, Scale, Unit
 from openbook.paper.models import Models
 from openbook.report.claims import Claim, judge, unmeasured
 
@@ -39,7 +39,7 @@ def units(scale: Scale) -> list[Unit]:
     ]
 
 
-def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
+def run(config: Json, models: Models) -> list[Json]:
     from openbook.task.phrasebook import Codebook
     from openbook.theory.construction.training import Recipe, train
 
@@ -84,12 +84,12 @@ def draw(rows: Rows) -> list[Chart | Table]:
     ]
 
 
-def _update(row: dict[str, Any]) -> str:
+def _update(row: Json) -> str:
     """Which of `NAMES` a row is; the rows of `openbook construct train` name a control by `masked` instead."""
     return str(row["update"]) if row.get("masked", True) else "control"
 
 
-def name_of(row: dict[str, Any]) -> str:
+def name_of(row: Json) -> str:
     return NAMES[_update(row)] + (", a mask for each string" if row.get("each_string") else "")
 
 
@@ -122,7 +122,7 @@ def claims(rows: Rows) -> list[Claim]:
     return [recovers, judge(deeper, learned and guess <= 0.05, numbers, rule)]
 
 
-def _both(row: dict[str, Any]) -> str:
+def _both(row: Json) -> str:
     return f"{row['recovered']:.1%} and {row['closed_book']:.1%} at {row['rate']:g}"
 
 
