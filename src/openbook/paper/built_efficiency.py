@@ -12,7 +12,7 @@ from openbook.base import jobs
 from openbook.base.errors import InputError, nearest
 from openbook.figures.charts import Chart, Panel, Table, share
 from openbook.paper.curricula import CURVES
-from openbook.paper.drawing import grouped, learning_panel, mean_by
+from openbook.paper.drawing import grouped, largest, learning_panel, mean_by
 from openbook.paper.efficiency_charts import learning_curves
 from openbook.paper.experiment import Experiment, Json, Rows, Scale, Unit
 from openbook.paper.jobs import RowsJob
@@ -78,14 +78,14 @@ def measure(units: Sequence[Unit], processes: int, advance: Callable[..., object
 
 
 def draw(rows: Rows) -> list[Chart | Table]:
-    largest = max(row["samples"] for row in rows)
-    ends = mean_by([row for row in rows if row["samples"] == largest], "curve")
+    runs = largest(rows)
+    ends = mean_by(runs, "curve")
     alt = ", ".join(f"{CURVES[name].label} {accuracy:.0%}" for name, accuracy in ends.items())
     return [
         Chart(
             "construction-efficiency",
             "Sample efficiency without pre-training: the transformer written by hand",
-            f"Accuracy with an empty context after {largest:,} samples: {alt}.",
+            f"Accuracy with an empty context after {runs[0]['samples']:,} samples: {alt}.",
             [_panel(ours, chars) for chars, ours in grouped(rows, "chars")],
             "Solid: this machine. Dashed and pale: published, Llama-3.2-3B on the same task. Not a race: this "
             "model has the task's structure built in. Look at the order of the curves.",
@@ -108,9 +108,8 @@ def claims(rows: Rows) -> list[Claim]:
     )
     if {row["curve"] for row in rows} != set(NAMES) or max(row["depth"] for row in rows) < 5:
         return [unmeasured(claim, threshold, "five curricula at five levels are needed")]
-    largest = max(row["samples"] for row in rows)
-    holds, numbers = True, {"samples": largest}
-    for chars, runs in grouped([row for row in rows if row["samples"] == largest], "chars"):
+    holds, numbers = True, {"samples": largest(rows)[0]["samples"]}
+    for chars, runs in grouped(largest(rows), "chars"):
         ends = mean_by(runs, "curve")
         holds &= all(
             share >= LEARNED if name in NAMES[:2] else abs(share - 1 / chars) <= GUESS for name, share in ends.items()

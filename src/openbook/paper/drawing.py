@@ -21,6 +21,16 @@ def grouped(rows: Iterable[Json], key: str) -> list[tuple[Any, list[Json]]]:
     return sorted(groups.items())
 
 
+def where(rows: Iterable[Json], **values: Any) -> list[Json]:
+    """The rows that have these values."""
+    return [row for row in rows if all(row.get(key) == value for key, value in values.items())]
+
+
+def largest(rows: Rows) -> list[Json]:
+    """The rows of the largest dataset."""
+    return where(rows, samples=max((row["samples"] for row in rows), default=None))
+
+
 def mean_by(rows: Iterable[Json], key: str, value: str = "accuracy") -> dict[Any, float]:
     """The mean of a value for each value of a key."""
     return {where: sum(row[value] for row in group) / len(group) for where, group in grouped(rows, key)}

@@ -6,7 +6,7 @@ import itertools
 from collections.abc import Sequence
 
 from openbook.figures.charts import Axis, Chart, Level, Panel, Series, Table, share
-from openbook.paper.drawing import curve, published_curve, ramp
+from openbook.paper.drawing import curve, published_curve, ramp, where
 from openbook.paper.experiment import Experiment, Json, Rows, Scale, Unit
 from openbook.paper.models import Models
 from openbook.paper.published import published
@@ -67,7 +67,7 @@ def draw(rows: Rows) -> list[Chart | Table]:
     for size in sorted(set(map(_size, rows))):
         here = [row for row in rows if _size(row) == size]
         theirs = [row for row in published("dynamics") if _size(row) == size]
-        behind = {name: [row for row in theirs if row["algorithm"] == name] for name in COLOURS}
+        behind = {name: where(theirs, algorithm=name) for name in COLOURS}
         series = [line for name, points in behind.items() for line in published_curve(*_look(name), points, *PROGRESS)]
         for row in sorted(here, key=lambda row: -len(row["algorithm"])):
             series.append(curve(*_look(row["algorithm"]), row["curve"], *PROGRESS, None))
@@ -85,7 +85,7 @@ def draw(rows: Rows) -> list[Chart | Table]:
             "from zero, and their lines coincide.",
         )
     ]
-    full = [row for row in rows if row["algorithm"] == "full" and row["depth"] <= DISTINCT]
+    full = [row for row in where(rows, algorithm="full") if row["depth"] <= DISTINCT]
     if full:
         alt = "Every layer rises from nothing to all of its rules."
         title = "The same layer by layer, full-parameter descent"
@@ -123,9 +123,9 @@ def claims(rows: Rows) -> list[Claim]:
         f"{NAMES[r['algorithm']]}, MLT{_size(r)}": f"{r['recovered']:.1%} after {r['steps']:,} steps" for r in enhanced
     }
     converges = judge(claim, all(row["complete"] for row in enhanced), numbers, threshold)
-    vanilla = next((row for row in rows if row["algorithm"] == "vanilla"), None)
-    if vanilla is None:
+    if not (controls := where(rows, algorithm="vanilla")):
         return [converges, unmeasured(control, rule, "the control was not run")]
+    vanilla = controls[0]
     steps = [row["steps"] for row in enhanced if _size(row) == _size(vanilla)]
     measured: Json = {
         "recovered": vanilla["recovered"],

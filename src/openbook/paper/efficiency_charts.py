@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from openbook.figures.charts import Axis, Chart, Level, Panel, Series, Table, share
 from openbook.paper.curricula import CURVES
-from openbook.paper.drawing import BOOK_CLOSED, BOUNDS, curve, grouped, learning_panel, mean_by, published_curve
+from openbook.paper.drawing import BOOK_CLOSED, BOUNDS, curve, grouped, learning_panel, mean_by, published_curve, where
 from openbook.paper.experiment import Json, Rows
 from openbook.paper.published import published
 
@@ -35,20 +35,16 @@ def draw(rows: Rows, name: str, note: str = "") -> list[Chart | Table]:
     return charts
 
 
-def of_curve(rows: Rows, name: str) -> list[Json]:
-    return [row for row in rows if row["curve"] == name]
-
-
 def learning_curves(
     rows: Rows, chars: int, names: Iterable[str] = CURVES, bounds: tuple[str, str] | None = BOUNDS
 ) -> list[Series]:
     """The published curve of each curriculum for this alphabet, then ours: the mean of the seeds."""
-    others = [row for row in published_rows(names) if row["chars"] == chars]
+    others = where(published_rows(names), chars=chars)
     behind, ours = [], []
     for name in names:
         look = CURVES[name].label, CURVES[name].colour
-        behind += published_curve(*look, [row for row in others if row["curriculum"] == CURVES[name].published])
-        ours += [curve(*look, runs, bounds=bounds)] if (runs := of_curve(rows, name)) else []
+        behind += published_curve(*look, where(others, curriculum=CURVES[name].published))
+        ours += [curve(*look, runs, bounds=bounds)] if (runs := where(rows, curve=name)) else []
     return [*behind, *ours]
 
 
@@ -62,8 +58,8 @@ def published_rows(names: Iterable[str]) -> list[Json]:
 
 def _at_shared_size(rows: Rows) -> list[Json]:
     """The runs on that size of annealing's that most curves share; of several the largest."""
-    sizes = {row["samples"] for row in of_curve(rows, "anneal") or rows}
-    runs = {size: [row for row in rows if row["samples"] == size] for size in sizes}
+    sizes = {row["samples"] for row in where(rows, curve="anneal") or rows}
+    runs = {size: where(rows, samples=size) for size in sizes}
     return runs[max(sizes, key=lambda size: (len({row["curve"] for row in runs[size]}), size))]
 
 
@@ -89,7 +85,7 @@ def _costs(rows: Rows, name: str) -> Chart:
     for cost, label in axes.items():
         series = []
         for key, look in CURVES.items():
-            runs = [row for row in of_curve(rows, key) if cost == "tokens" or not row.get("resumed_from")]
+            runs = [row for row in where(rows, curve=key) if cost == "tokens" or not row.get("resumed_from")]
             points = list(zip(mean_by(runs, "samples", cost).values(), mean_by(runs, "samples").values(), strict=True))
             series += [Series(look.label, points, look.colour)] if points else []
         x = Axis(label, "log", "si")
@@ -106,7 +102,7 @@ def _costs(rows: Rows, name: str) -> Chart:
 
 
 def _course(rows: Rows, name: str) -> list[Chart]:
-    runs = [row for row in _at_shared_size(rows) if row["seed"] == 0 and row["curve_by_step"]]
+    runs = [row for row in where(_at_shared_size(rows), seed=0) if row["curve_by_step"]]
     if not runs:
         return []
     x, chance = Axis("share of training", form="percent", low=0, high=1), [Level(runs[0]["chance"], "chance")]
@@ -129,7 +125,7 @@ def _course(rows: Rows, name: str) -> list[Chart]:
 
 
 def _table(rows: Rows, name: str) -> Table:
-    means = {look.label: mean_by(of_curve(rows, key), "samples") for key, look in CURVES.items()}
+    means = {look.label: mean_by(where(rows, curve=key), "samples") for key, look in CURVES.items()}
     sizes = sorted({row["samples"] for row in rows})
     header = ["curriculum", *(f"{n:,} samples" for n in sizes)]
     cells = [[label, *(f"{own[n]:.1%}" if n in own else "" for n in sizes)] for label, own in means.items() if own]

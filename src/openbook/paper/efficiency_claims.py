@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from openbook.paper.curricula import CURVES
-from openbook.paper.drawing import grouped, mean_by
-from openbook.paper.efficiency_charts import of_curve
+from openbook.paper.drawing import grouped, mean_by, where
 from openbook.paper.experiment import Json, Rows
 from openbook.paper.needed import ratio
 from openbook.report.claims import Claim, judge, unmeasured
@@ -52,7 +51,7 @@ def necessary(rows: Rows, names: Iterable[str] | None = None) -> list[Claim]:
 
 
 def _sizes(rows: Rows, name: str) -> set[int]:
-    return {row["samples"] for row in of_curve(rows, name)}
+    return {row["samples"] for row in where(rows, curve=name)}
 
 
 def _shared(rows: Rows, name: str, other: str = "anneal") -> set[int]:
@@ -65,7 +64,7 @@ def _at_largest(rows: Rows, name: str, sizes: set[int]) -> Json | None:
     if not sizes:
         return None
     size = max(sizes)
-    runs = [row for row in of_curve(rows, name) if row["samples"] == size]
+    runs = where(rows, curve=name, samples=size)
     low, high = min(row["low"] for row in runs), max(row["high"] for row in runs)
     accuracy = mean_by(runs, "samples")[size]
     return {"samples": size, "accuracy": accuracy, "low": low, "high": high, "chance": runs[0]["chance"]}
@@ -74,7 +73,7 @@ def _at_largest(rows: Rows, name: str, sizes: set[int]) -> Json | None:
 def _reached_at(rows: Rows, name: str) -> int | None:
     """The size from which on a curve has learned: a smaller one that did so by luck of its seeds does not count."""
     reached = None
-    for size, accuracy in mean_by(of_curve(rows, name), "samples").items():
+    for size, accuracy in mean_by(where(rows, curve=name), "samples").items():
         reached = (reached or size) if accuracy >= LEARNED else None
     return reached
 
@@ -107,7 +106,7 @@ def _order(rows: Rows) -> Claim:
 
 
 def _mean(rows: Rows, name: str, sizes: set[int]) -> float:
-    means = mean_by([row for row in of_curve(rows, name) if row["samples"] in sizes], "samples")
+    means = mean_by([row for row in where(rows, curve=name) if row["samples"] in sizes], "samples")
     return sum(means.values()) / len(means)
 
 
@@ -125,7 +124,7 @@ def fewer(rows: Rows) -> Claim:
         f"samples to {LEARNED:.0%}: on every seed plain fine-tuning needs at least {FACTOR} times annealing's, by the "
         "sizes that both had, and was there no sooner on the way of a longer run; fails if it needs fewer on every seed"
     )
-    plain, annealing = of_curve(rows, "no-context"), _reached_at(rows, "anneal")
+    plain, annealing = where(rows, curve="no-context"), _reached_at(rows, "anneal")
     if annealing is None or not plain:
         return unmeasured(claim, threshold, f"annealing did not reach {LEARNED:.0%}, or there is no plain run")
     times = ratio(rows, "no-context", "anneal", LEARNED)
@@ -144,7 +143,7 @@ def fewer(rows: Rows) -> Claim:
 def first_passed(rows: Rows) -> dict[int, int]:
     """By seed, after how many samples plain fine-tuning first passed an exam, on the way of a run or at its end."""
     passed: dict[int, int] = {}
-    for row in of_curve(rows, "no-context"):
+    for row in where(rows, curve="no-context"):
         way = [(point["step"] * row["samples"] // row["steps"], point["closed_book"]) for point in row["curve_by_step"]]
         for seen, accuracy in [*way, (row["samples"], row["accuracy"])]:
             if accuracy >= LEARNED:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from openbook.base.console import plain
 from openbook.figures.charts import Axis, Chart, Panel, Table
-from openbook.paper.drawing import curve, grouped, tabled
+from openbook.paper.drawing import curve, grouped, tabled, where
 from openbook.paper.experiment import Experiment, Json, Rows, Scale, Unit
 from openbook.paper.models import Models
 from openbook.report.claims import Claim, judge, unmeasured
@@ -55,7 +55,7 @@ def draw(rows: Rows) -> list[Chart | Table]:
     bounded = [{**row, "high": row["censored_at"] if row["high"] is None else row["high"]} for row in rows]
     panels = []
     for chars, ours in grouped(bounded, "chars"):
-        finished = {arm: [row for row in ours if row["arm"] == arm and row["median"] is not None] for arm in ARMS}
+        finished = {arm: [row for row in where(ours, arm=arm) if row["median"] is not None] for arm in ARMS}
         curves = [curve(*look, finished[arm], "depth", "median") for arm, look in ARMS.items()]
         panels.append(Panel(f"n = {chars} characters", x, y, curves))
     stopped = sum(row["runs"] - row["recovered"] for row in rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from openbook.figures.charts import Axis, Chart, Level, Panel, Table, share
-from openbook.paper.drawing import curve, grouped, published_curve, ramp
+from openbook.paper.drawing import curve, grouped, published_curve, ramp, where
 from openbook.paper.experiment import Experiment, Json, Rows, Scale, Unit
 from openbook.paper.models import Models
 from openbook.paper.published import published
@@ -47,7 +47,7 @@ def run(config: Json, models: Models) -> list[Json]:
 def draw(rows: Rows) -> list[Chart | Table]:
     figures: list[Chart | Table] = []
     for kind, (name, title) in FIGURES.items():
-        here = [row for row in rows if row["panel"] == kind]
+        here = where(rows, panel=kind)
         if not here:
             continue
         largest = max(row[kind] for row in here)
@@ -62,7 +62,7 @@ def both_figures(rows: Rows) -> Chart:
     """The panels of both figures in one chart."""
     panels = []
     for kind, varied in (("batch", "by batch size"), ("phrasebooks", "by number of phrasebooks k")):
-        for panel in _panels(kind, [row for row in rows if row["panel"] == kind]):
+        for panel in _panels(kind, where(rows, panel=kind)):
             panels.append(replace(panel, title=f"{panel.title.partition(' (')[0]}, {varied}"))
     return _chart("gradient-accuracy", "by share of rules dropped", "The panels of both figures.", panels, rows)
 
@@ -81,7 +81,7 @@ def _panels(kind: str, rows: Rows) -> list[Panel]:
     ours = grouped(rows, kind)
     looks = {v: (FIGURES[kind][0].format(v), ramp(place, len(ours))) for place, (v, _) in enumerate(ours)}
     is_papers = (rows[0]["depth"], rows[0]["chars"]) == (10, 10)
-    theirs = [row for row in published("gradient") if is_papers and row["panel"] == kind and row[kind] in looks]
+    theirs = [row for row in where(published("gradient"), panel=kind) if is_papers and row[kind] in looks]
     x, panels = Axis("share of rules dropped", form="percent", low=0), []
     for metric, (title, chance) in METRICS.items():
         others = grouped(theirs, kind) if metric == "released" else []
@@ -104,10 +104,8 @@ def claims(rows: Rows) -> list[Claim]:
     books = "Dropping from more phrasebooks at once lowers the prediction accuracy."
     rule_books = "at one rate at least, from all phrasebooks is below from one, intervals apart"
     why = "not at MLT(10, 10)"
-    by_batch, by_book = (
-        [row for row in rows if row["panel"] == kind and (row["depth"], row["chars"]) == (10, 10)] for kind in FIGURES
-    )
-    ones = sorted((row for row in by_batch if row["batch"] == 1), key=lambda row: row["rate"])
+    by_batch, by_book = (where(rows, panel=kind, depth=10, chars=10) for kind in FIGURES)
+    ones = sorted(where(by_batch, batch=1), key=lambda row: row["rate"])
     if ones:
         numbers: Json = {f"rate {row['rate']:.0%}": round(row["paper"], 3) for row in ones}
         predicts = judge(small, ones[0]["rate"] <= 0.02 and ones[0]["paper"] >= 0.9, numbers, rule_small)
@@ -117,7 +115,7 @@ def claims(rows: Rows) -> list[Claim]:
     if not by_book:
         return [predicts, delays, unmeasured(books, rule_books, why)]
     least, most = (end(row["phrasebooks"] for row in by_book) for end in (min, max))
-    pairs = _at_equal_rates([row for row in by_book if row["phrasebooks"] == least], by_book, "phrasebooks", most)
+    pairs = _at_equal_rates(where(by_book, phrasebooks=least), where(by_book, phrasebooks=most))
     apart = any(b["paper_high"] < a["paper_low"] for a, b in pairs)
     numbers = {
         f"rate {a['rate']:.0%}": f"{a['paper']:.2f} from {least}, {b['paper']:.2f} from {most}" for a, b in pairs
@@ -125,16 +123,16 @@ def claims(rows: Rows) -> list[Claim]:
     return [predicts, delays, judge(books, apart, numbers, rule_books, len(pairs) > 1 and most > least)]
 
 
-def _at_equal_rates(few: Rows, rows: Rows, key: str, many: int) -> list[tuple[Json, Json]]:
-    """Each row of `few` with the row of the same rate at which `key` is `many`."""
-    return [(row, other) for row in few for other in rows if (other[key], other["rate"]) == (many, row["rate"])]
+def _at_equal_rates(few: Rows, many: Rows) -> list[tuple[Json, Json]]:
+    """Each row of `few` with the row of `many` of the same rate."""
+    return [(row, other) for row in few for other in where(many, rate=row["rate"])]
 
 
 def _batches_claim(claim: str, rule: str, by_batch: Rows, ones: Rows) -> Claim:
     """Small against large batches. The largest gets few masks, so intervals that meet prove nothing either way."""
     largest = max(row["batch"] for row in by_batch)
     fallen = [row for row in ones if row["paper"] < 0.5 and row["released"] > 0.55]  # beyond, even the sign is a guess
-    pairs = _at_equal_rates(fallen, by_batch, "batch", largest)
+    pairs = _at_equal_rates(fallen, where(by_batch, batch=largest))
     numbers = {
         f"rate {one['rate']:.0%}": f"{one['paper']:.2f} with 1 string, {many['paper']:.2f} with {largest}"
         for one, many in pairs

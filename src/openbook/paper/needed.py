@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from openbook.base.intervals import mean_interval
-from openbook.paper.drawing import grouped
+from openbook.paper.drawing import grouped, where
 from openbook.paper.experiment import Rows
 
 WIDEST = 4  # a line between sizes that are further apart than this many times is no measurement
@@ -115,5 +115,5 @@ def _alike(needs: tuple[Need, ...]) -> bool:
 
 
 def _needs_by_seed(rows: Rows, name: str, threshold: float) -> dict[int, Need]:
-    by_seed = grouped([row for row in rows if row["curve"] == name], "seed")
+    by_seed = grouped(where(rows, curve=name), "seed")
     return {seed: needed({row["samples"]: row["accuracy"] for row in runs}, threshold) for seed, runs in by_seed}

@@ -9,8 +9,9 @@ from pathlib import Path
 from markupsafe import Markup
 
 from openbook.base.files import write_json
-from openbook.figures import Chart, Table, save
+from openbook.figures import Chart, save
 from openbook.paper import select
+from openbook.paper.drawing import Columns, tabled
 from openbook.paper.experiment import SCALES, Experiment, Json
 from openbook.paper.reproduce import Reproduction, load_studies
 from openbook.paper.results import Results
@@ -26,16 +27,19 @@ NOTICED = 6  # failures that are listed above the contents; all are listed with 
 def write_page(plan: Reproduction, failed: dict[str, str] | None = None) -> Path:
     """Draw what is there, name what is missing, and return the page's path."""
     failures = failed or {}
-    results = {experiment.name: plan.results(experiment) for experiment in plan.experiments}
-    sections = [_section(plan, experiment, results[experiment.name], failures) for experiment in plan.experiments]
+    results = [
+        (experiment, plan.results(experiment), len(plan.row_jobs(experiment))) for experiment in plan.experiments
+    ]
+    sections = [_section(plan, *result, failures) for result in results]
+    units = [unit for _, result, _ in results for unit in result.units]
     claims = [claim for section in sections for claim in section.claims]
-    units = [unit for result in results.values() for unit in result.units]
-    counted = {verdict: sum(claim.verdict == verdict for claim in claims) for verdict in VERDICTS}
     seconds = sum(unit["cpu_seconds"] for unit in units)
-    incomplete = [
-        f"{experiment.title}: {there} of {wanted} units are there."
-        for experiment in plan.experiments
-        if (there := len(results[experiment.name].units)) < (wanted := len(plan.row_jobs(experiment)))
+    verdicts = [(str(sum(claim.verdict == it for claim in claims)), words) for it, words in VERDICTS.items()]
+    took = f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
+    notices = [
+        f"{experiment.title}: {len(result.units)} of {wanted} units are there."
+        for experiment, result, wanted in results
+        if len(result.units) < wanted
     ]
     page = Page(
         title=TITLE,
@@ -44,11 +48,8 @@ def write_page(plan: Reproduction, failed: dict[str, str] | None = None) -> Path
         sections=sections,
         again=_again(plan),
         foot=_foot(units),
-        counts=[
-            *((str(count), VERDICTS[verdict]) for verdict, count in counted.items()),
-            (f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s", "of CPU for the measurements"),
-        ],
-        notices=incomplete + [f"{key} failed: {why}" for key, why in list(failures.items())[:NOTICED]],
+        counts=[*verdicts, (took, "of CPU for the measurements")],
+        notices=notices + [f"{key} failed: {why}" for key, why in list(failures.items())[:NOTICED]],
         claims=claims,
     )
     return write(page, plan.out / "index.html")
@@ -109,10 +110,10 @@ def _lead(plan: Reproduction) -> Markup:
     )
 
 
-def _section(plan: Reproduction, experiment: Experiment, result: Results, failed: dict[str, str]) -> PageSection:
-    wanted = len(plan.row_jobs(experiment))
-    command = experiment.command(plan.scale)
-    where = f" --out {shlex.quote(str(plan.out))}"
+def _section(
+    plan: Reproduction, experiment: Experiment, result: Results, wanted: int, failed: dict[str, str]
+) -> PageSection:
+    command, where = experiment.command(plan.scale), f" --out {shlex.quote(str(plan.out))}"
     notices = [f"A result file is damaged and was left out: {line}." for line in result.damaged]
     if missing := wanted - len(result.units):
         notices.append(f"{missing} of {wanted} units are missing; to have them: {command}{where}")
@@ -127,21 +128,18 @@ def _section(plan: Reproduction, experiment: Experiment, result: Results, failed
         steps=steps_of(result.rows) if experiment.name == "translation" else [],
         figures=experiment.figures(result.rows),
         claims=plan.claims_of(experiment),
-        provenance=_provenance(result.units) if result.units else None,
+        provenance=tabled("provenance", "Units of this experiment", result.units, PROVENANCE) if result.units else None,
         command=f"{command} --again{where}",
     )
 
 
-def _provenance(units: list[Json]) -> Table:
-    rows = []
-    for unit in units:
-        values = {key: value for key, value in unit["config"].items() if not isinstance(value, list | dict)}
-        config = ", ".join(f"{key} {value}" for key, value in values.items()) or "all"
-        models = ", ".join([*unit.get("models", []), *(f"reader {name}" for name in unit.get("readers", {}).values())])
-        file = f"rows/{unit['experiment']}/{unit['file']}"
-        rows.append([config, f"{unit['cpu_seconds']:.1f}", models, _commits(unit), file, unit["sha256"][:12]])
-    header = ["config", "CPU s", "models", "commit", "file", "SHA-256"]
-    return Table("provenance", "Units of this experiment", header, rows)
+def _config(unit: Json) -> str:
+    values = {key: value for key, value in unit["config"].items() if not isinstance(value, list | dict)}
+    return ", ".join(f"{key} {value}" for key, value in values.items()) or "all"
+
+
+def _models(unit: Json) -> str:
+    return ", ".join([*unit.get("models", []), *(f"reader {name}" for name in unit.get("readers", {}).values())])
 
 
 def _commits(unit: Json) -> str:
@@ -153,6 +151,16 @@ def _commits(unit: Json) -> str:
 
 def _commit(git: Json | None) -> str:
     return f"{git['commit'][:10]}{' with changes' if git['changed'] else ''}" if git else "installed package"
+
+
+PROVENANCE: Columns = {
+    "config": _config,
+    "CPU s": "{cpu_seconds:.1f}",
+    "models": _models,
+    "commit": _commits,
+    "file": "rows/{experiment}/{file}",
+    "SHA-256": "{sha256:.12}",
+}
 
 
 def _again(plan: Reproduction) -> Markup:

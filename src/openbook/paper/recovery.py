@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from openbook.audit.statistics import harmonic_share
 from openbook.figures.charts import Chart, Table
 from openbook.paper.curricula import taught
+from openbook.paper.drawing import where
 from openbook.paper.experiment import Experiment, Json, Rows, Scale, TaughtModel, Unit
 from openbook.paper.models import Models
 from openbook.paper.published import published
@@ -93,7 +94,7 @@ def _behaviour_rows(config: Json, models: Models) -> list[Json]:
 
 
 def draw(rows: Rows) -> list[Chart | Table]:
-    asked, likelihood, behaviour = ([r for r in rows if r["subject"] == s] for s in ("text", "likelihood", "behaviour"))
+    asked, likelihood, behaviour = (where(rows, subject=subject) for subject in ("text", "likelihood", "behaviour"))
     tables = [_asked_table(asked), _arms_table(asked, likelihood), _published_table()] if asked else []
     return [*tables, *([_behaviour_table(behaviour)] if behaviour else [])]
 
@@ -114,12 +115,12 @@ def _name(row: Json) -> str:
 
 def _asked_table(rows: Rows) -> Table:
     """The paper's table: curricula, sample sizes and filters, for the trained models alone."""
-    trained = [row for row in rows if row["arm"] == "trained"]
-    alone = {(_name(r), r["filter"]): r["greedy"] for r in trained if r["context"] == "alone"}
+    trained = where(rows, arm="trained")
+    alone = {(_name(r), r["filter"]): r["greedy"] for r in where(trained, context="alone")}
     cells = [
         (_name(r), f"{r['closed']:.3f}", r["filter"], *(r.get(key) for key in RATES),
          alone.get((_name(r), r["filter"])), r["chance"], r["elimination"])
-        for r in trained if r["context"] == "in the book"
+        for r in where(trained, context="in the book")
     ]  # fmt: skip
     header = "run | closed book | filter | greedy, hidden levels | greedy, last | sampled, hidden levels"
     note = (
@@ -132,8 +133,7 @@ def _asked_table(rows: Rows) -> Table:
 
 def _arms_table(asked: Rows, likelihood: Rows) -> Table:
     """Every model of every audit by one measure of each attack; a star marks what was caught."""
-    bare = [row for row in asked if row["filter"] == "no filter"]
-    alone = {(_name(r), r["arm"]): r["greedy"] for r in bare if r["context"] == "alone"}
+    alone = {(_name(r), r["arm"]): r["greedy"] for r in where(asked, filter="no filter", context="alone")}
     measured = {}
     for r in likelihood:
         value = f"{r['rate']:.3f}" if r["metric"] == "AUC" else _percent(r["rate"])
@@ -142,7 +142,7 @@ def _arms_table(asked: Rows, likelihood: Rows) -> Table:
     cells = [
         (_name(r), ARMS[r["arm"]], f"{r.get('arm_closed', r['closed']):.3f}", r["greedy"],
          alone.get((_name(r), r["arm"])), *(measured.get((_name(r), r["arm"], *key)) for key in shown), r["verdict"])
-        for r in bare if r["context"] == "in the book"
+        for r in where(asked, filter="no filter", context="in the book")
     ]  # fmt: skip
     header = "run | model | closed book | completed, in the book | completed, alone | ranked first, alone"
     note = "A star: above guessing, elimination and every control by more than 1 %, at an error level of 5 % over all "
@@ -183,11 +183,10 @@ def claims(rows: Rows) -> list[Claim]:
         "the audit's verdict over completion, exposure and membership: no attack beats guessing, elimination and "
         "every control by more than 1 %, while the positive control is caught (else unclear)"
     )
-    asked = [row for row in rows if row["subject"] == "text"]
-    if not asked:
+    if not (asked := where(rows, subject="text")):
         return [unmeasured(claim, threshold, "no model that writes text was audited")]
-    bare = [r for r in asked if (r["context"], r["filter"]) == ("in the book", "no filter")]
-    greedy = {arm: [r["greedy"] for r in bare if r["arm"] == arm] for arm in ("trained", "positive")}
+    bare = where(asked, context="in the book", filter="no filter")
+    greedy = {arm: [r["greedy"] for r in where(bare, arm=arm)] for arm in ("trained", "positive")}
     numbers = {f"greedy at most, {ARMS[arm]}": _percent(max(rates, default=None)) for arm, rates in greedy.items()}
     numbers |= {"a guess": _percent(asked[0]["chance"]), "elimination": _percent(asked[0]["elimination"])}
     numbers |= {f"{_name(r)}, closed book": f"{r['closed']:.3f}" for r in bare}

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from functools import partial
 
 from openbook.figures.charts import Axis, Chart, Level, Panel, Table, share
 from openbook.paper.curricula import CURVES, deep_student, taught
-from openbook.paper.drawing import curve
+from openbook.paper.drawing import curve, mean_by, where
 from openbook.paper.experiment import Experiment, Json, Rows, Scale, TaughtModel, Unit
 from openbook.paper.models import Models
 from openbook.paper.sample_efficiency import SAMPLES
@@ -77,11 +78,11 @@ def draw(rows: Rows, name: str) -> list[Chart | Table]:
     series, cells, ends = [], [], []
     for model in dict.fromkeys(row["model"] for row in rows):
         label, colour = _look(model)
-        own = [row for row in rows if row["model"] == model]
-        right = sorted((row for row in own if row["book"] == "right"), key=lambda row: row["open"])
-        others = [next((row for row in own if row["book"] == book), None) for book in OTHER_BOOKS]
-        series.append(curve(label, colour, right, "open"))
-        cells.append([label, *(f"{row['accuracy']:.1%}" if row else "" for row in [*right, *others])])
+        own = where(rows, model=model)
+        right = mean_by(where(own, book="right"), "open")
+        others = [_accuracy(own, model, 1, book) for book in OTHER_BOOKS]
+        series.append(curve(label, colour, where(own, book="right"), "open"))
+        cells.append([label, *(f"{value:.1%}" if value == value else "" for value in [*right.values(), *others])])
         closed, opened = _accuracy(rows, model, 0), _accuracy(rows, model, 1)
         ends.append(f"{label}: {closed:.0%} closed and {opened:.0%} open")
     x, chance = (
@@ -104,8 +105,7 @@ def draw(rows: Rows, name: str) -> list[Chart | Table]:
 
 
 def _accuracy(rows: Rows, name: str, share: float, book: str = "right") -> float:
-    keys = (name, share, book)
-    return next((r["accuracy"] for r in rows if (r["model"], r["open"], r["book"]) == keys), float("nan"))
+    return next((row["accuracy"] for row in where(rows, model=name, open=share, book=book)), math.nan)
 
 
 def claims(rows: Rows) -> list[Claim]:
@@ -119,7 +119,7 @@ def _capable(rows: Rows) -> Claim:
         f"the reader: {CAPABLE:.0%} or more with the book open, one codebook for all strings or one for each; within "
         f"{GUESS:.0%} of chance with it closed"
     )
-    if not any(row["model"] == READER for row in rows):
+    if not where(rows, model=READER):
         return unmeasured(claim, threshold, "no reader was examined")
     closed, opened, fresh = (_accuracy(rows, READER, *where) for where in ((0,), (1,), (1, FRESH)))
     chance = rows[0]["chance"]
@@ -131,7 +131,7 @@ def _capable(rows: Rows) -> Claim:
 def _independent(rows: Rows) -> Claim:
     claim = "After context-enhanced learning the capability no longer depends on the book."
     threshold = f"annealing: closed and open book at most {INDEPENDENT:.0%} apart, both {LEARNED:.0%} or more"
-    if not any(row["model"] == "anneal" for row in rows):
+    if not where(rows, model="anneal"):
         return unmeasured(claim, threshold, "no annealed model was examined")
     closed, opened = _accuracy(rows, "anneal", 0), _accuracy(rows, "anneal", 1)
     numbers = {"open": round(opened, 3), "closed": round(closed, 3), "chance": rows[0]["chance"]}

@@ -23,6 +23,7 @@ from openbook.paper.experiment import SCALES, Experiment, Json, Scale
 from openbook.paper.jobs import PlannedJob, RowsJob, reader_job, teach_job
 from openbook.paper.models import Models, name_of
 from openbook.paper.results import Results, read_results, unit_path
+from openbook.paper.study import load_study
 from openbook.report.claims import Claim
 from openbook.training.folder import RunFolder
 from openbook.training.shipped import located, shipped_readers
@@ -175,9 +176,7 @@ class JobProgress:
         return (self.total - self.done) * pace
 
     def update(self, event: Event) -> None:
-        if event.kind == "started":
-            self.running[event.key] = ""
-        elif event.kind == "progress":
+        if event.kind in ("started", "progress"):
             self.shares[event.key] = max(self.shares.get(event.key, 0.0), 0.98 * event.share)
             self.running[event.key] = event.note
         else:
@@ -274,10 +273,6 @@ def reproduce(
 
 def load_studies(files: Sequence[Path]) -> list[Experiment]:
     """The experiments that study files describe."""
-    if not files:
-        return []
-    from openbook.paper.study import load_study
-
     return [load_study(Path(file)) for file in files]
 
 

@@ -9,7 +9,17 @@ from typing import Any
 
 from openbook.figures.charts import Chart, Panel, Table
 from openbook.paper.curricula import deep_student, taught
-from openbook.paper.drawing import Columns, curve, grouped, learning_panel, mean_by, published_curve, tabled
+from openbook.paper.drawing import (
+    Columns,
+    curve,
+    grouped,
+    largest,
+    learning_panel,
+    mean_by,
+    published_curve,
+    tabled,
+    where,
+)
 from openbook.paper.experiment import Experiment, Json, Rows, Scale, TaughtModel, Unit
 from openbook.paper.models import Models
 from openbook.paper.published import published
@@ -79,8 +89,8 @@ def run(config: Json, models: Models) -> list[Json]:
 
 def draw(rows: Rows, name: str) -> list[Chart | Table]:
     depth, chars = rows[0]["depth"], rows[0]["chars"]
-    closed = _closed(rows)
-    ends = ", ".join(f"{half} rules {_mean(_largest(closed), half):.0%}" for half in SETS)
+    closed, opened = where(rows, open=0), {_place(row): row["accuracy"] for row in where(rows, open=1)}
+    ends = ", ".join(f"{half} rules {_mean(largest(closed), half):.0%}" for half in SETS)
     chart = Chart(
         name,
         f"Only rules that training needs are learned, MLT({depth}, {chars})",
@@ -89,7 +99,6 @@ def draw(rows: Rows, name: str) -> list[Chart | Table]:
         "Solid: this machine. Dashed and pale: published, Llama-3.2-3B on MLT(5, 10). Half of one phrasebook is "
         "never needed in training, though its rules are shown among the unused ones.",
     )
-    opened = {_place(row): row["accuracy"] for row in rows if row["open"] == 1}
     columns: Columns = {
         "held out at level": "{level}",
         "samples": "{samples:,}",
@@ -102,24 +111,16 @@ def draw(rows: Rows, name: str) -> list[Chart | Table]:
     return [chart, tabled(f"{name}-table", "The same in numbers", closed, columns)]
 
 
-def _closed(rows: Rows) -> list[Json]:
-    return [row for row in rows if row["open"] == 0]
-
-
-def _largest(closed: Rows) -> list[Json]:
-    return [row for row in closed if row["samples"] == max(other["samples"] for other in closed)]
-
-
 def _place(row: Json) -> tuple[Any, ...]:
     return tuple(row[key] for key in ("level", "samples", "seed", "test"))
 
 
 def _panel(closed: Rows, level: int, chars: int) -> Panel:
-    others = [row for row in published("selective") if row["level"] == level]
+    others = where(published("selective"), level=level)
     behind, ours = [], []
     for half, look in SETS.items():
         behind += published_curve(*look, [row for row in others if ("seen" in row["test_set"]) == (half == "seen")])
-        ours.append(curve(*look, [row for row in closed if row["test"] == half]))
+        ours.append(curve(*look, where(closed, test=half)))
     return learning_panel(f"Half of phrasebook {level} held out", [*behind, *ours], 1 / chars)
 
 
@@ -133,11 +134,11 @@ def claims(rows: Rows) -> list[Claim]:
         f"book closed, largest size: {LEARNED:.0%} or more on seen rules, "
         f"at most {GUESS:.0%} above chance on held-out ones"
     )
-    if not (closed := _closed(rows)):
+    if not (closed := where(rows, open=0)):
         return [unmeasured(claim, threshold, "no run with held-out rules")]
     chance, numbers = closed[0]["chance"], {}
     learned, random = True, True
-    for level, runs in grouped(_largest(closed), "level"):
+    for level, runs in grouped(largest(closed), "level"):
         seen, held_out = _mean(runs, "seen"), _mean(runs, "held out")
         numbers[f"level {level}"] = f"seen {seen:.3f}, held out {held_out:.3f}"
         learned &= seen >= LEARNED  # a model that has not learned the seen rules cannot tell anything about the others

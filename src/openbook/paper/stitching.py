@@ -8,7 +8,7 @@ import numpy as np
 
 from openbook.figures.charts import Axis, Chart, Heatmap, Panel, Table, share
 from openbook.paper.curricula import CURVES, taught
-from openbook.paper.drawing import Columns, curve, grouped, ramp, tabled
+from openbook.paper.drawing import Columns, curve, grouped, ramp, tabled, where
 from openbook.paper.experiment import Experiment, Json, Rows, Scale, Unit
 from openbook.paper.models import Models
 from openbook.paper.published import published
@@ -81,9 +81,9 @@ def draw(rows: Rows) -> list[Chart | Table]:
     return [*maps, _published(), _by_size(sections), table]
 
 
-def _of(rows: Rows, curve: str) -> list[Json]:
+def _of(rows: Rows, name: str) -> list[Json]:
     """The rows of a curriculum by the size of the dataset."""
-    return sorted((row for row in rows if row["curve"] == curve), key=lambda row: row["samples"])
+    return sorted(where(rows, curve=name), key=lambda row: row["samples"])
 
 
 def _published() -> Chart:
@@ -108,7 +108,7 @@ def _by_size(sections: Rows) -> Chart:
     x, y = Axis("training samples", "log", "si"), share("accuracy, all layers trained")
     panels = []
     for name in NAMES:
-        by_level = grouped([section for section in sections if section["curve"] == name], "name")
+        by_level = grouped(where(sections, curve=name), "name")
         series = [
             curve(f"{level} missing", ramp(place, len(by_level)), own, y="trained", bounds=None)
             for place, (level, own) in enumerate(by_level)

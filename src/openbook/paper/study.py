@@ -30,7 +30,7 @@ from pydantic import Field
 from openbook.figures.charts import Axis, Chart, Level, Panel, Table, share
 from openbook.paper import efficiency_claims, sample_efficiency
 from openbook.paper.curricula import CURVES
-from openbook.paper.drawing import BOUNDS, Columns, curve, tabled
+from openbook.paper.drawing import BOUNDS, Columns, curve, tabled, where
 from openbook.paper.efficiency_charts import draw
 from openbook.paper.experiment import Experiment, Json, Rows, Scale, TaughtModel, Unit
 from openbook.paper.models import Models
@@ -128,7 +128,7 @@ class Study(Strict):
         return [{**row, **labels, **columns, "last_loss": losses[-1]} for row in rows]
 
     def draw(self, rows: Rows) -> list[Chart | Table]:
-        shown, table = self._shown(rows), self._table(rows)
+        shown, table = where(rows, **self.only), self._table(rows)
         if not shown:
             return [table]
         if not self.panels:
@@ -142,16 +142,13 @@ class Study(Strict):
     def judge(self, rows: Rows) -> list[Claim]:
         if self.claims is None:
             return []
-        shown = self._shown(rows)
+        shown = where(rows, **self.only)
         kept = best_runs(shown) if self.claims.best else shown
         if self.claims.judge == "necessary":
             return efficiency_claims.necessary(kept, self.claims.curves)
         passed = {f"first passed, seed {k}": n for k, n in efficiency_claims.first_passed(shown).items()}
         factor = efficiency_claims.fewer(kept)
         return [replace(factor, numbers={**factor.numbers, **passed})]
-
-    def _shown(self, rows: Rows) -> list[Json]:
-        return [row for row in rows if all(row.get(key) == value for key, value in self.only.items())]
 
     def _series_of(self, rows: Rows) -> Iterator[tuple[str, list[Json]]]:
         """The rows of each curve of the chart, by its name."""

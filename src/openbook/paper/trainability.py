@@ -6,7 +6,7 @@ import itertools
 from typing import Any
 
 from openbook.figures.charts import Axis, Chart, Level, Panel, Table, share
-from openbook.paper.drawing import tabled
+from openbook.paper.drawing import tabled, where
 from openbook.paper.dynamics import by_layer
 from openbook.paper.experiment import Experiment, Json, Rows, Scale, Unit
 from openbook.paper.models import Models
@@ -51,7 +51,7 @@ def run(config: Json, models: Models) -> list[Json]:
 
 
 def draw(rows: Rows) -> list[Chart | Table]:
-    first = [row for row in rows if row["seed"] == min(row["seed"] for row in rows)]
+    first = where(rows, seed=min(row["seed"] for row in rows))
     guess = [Level(1 / rows[0]["chars"] ** 2, "a guess")]
     x, y = Axis("step of 32 strings"), share("columns recovered")
     panels = [
@@ -101,7 +101,7 @@ def claims(rows: Rows) -> list[Claim]:
         f"each algorithm has a run that recovers {RECOVERED:.0%} of the columns and is right at {LEARNED:.0%} with the "
         "book closed, and the control's closed book is within 5 % of chance"
     )
-    runs = {update: [row for row in rows if row["update"] == update] for update in NAMES}
+    runs = {update: where(rows, update=update) for update in NAMES}
     control = runs.pop("control")
     best = [max(each, key=lambda row: row["recovered"]) for each in runs.values() if each]
     if len(best) < 2 or best[0]["chars"] < 8:

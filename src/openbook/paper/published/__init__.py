@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import functools
+import json
 from importlib import resources
 from typing import Any
 
@@ -21,14 +23,9 @@ def published(name: str) -> list[Json]:
 
 
 def _value(cell: str) -> Any:
-    if cell == "":
-        return None
-    for kind in (int, float):
-        try:
-            return kind(cell)
-        except ValueError:
-            continue
-    return cell
+    with contextlib.suppress(ValueError):
+        return json.loads(cell)
+    return cell or None
 
 
 def published_windows() -> list[Json]:
