@@ -456,11 +456,11 @@ def test_a_training_that_was_interrupted_goes_on(tmp_path: Path) -> None:
             if event.kind == "progress" and event.note == "training":
                 raise KeyboardInterrupt
     assert planned.missing()
-    begun = [job for job in planned.jobs if isinstance(job, TrainJob) and planned.models.place(job.model).exists()]
+    begun = [job for job in planned.jobs if isinstance(job, TrainJob) and job.folder.exists()]
     assert begun and not any((tmp_path / "rows").rglob("*.json"))
     done(names, tmp_path)
     assert plan_reproduction(names, "smoke", tmp_path).missing() == []
-    assert all(RunFolder(planned.models.place(job.model)).finished for job in planned.jobs if isinstance(job, TrainJob))
+    assert all(RunFolder(job.folder).finished for job in planned.jobs if isinstance(job, TrainJob))
     for unit in plan_reproduction(names, "smoke", tmp_path).results(planned.experiments[0]).units:
         (trained,) = [
             RunFolder(planned.models.folder / name).read("environment.json")["git"] for name in unit["models"]

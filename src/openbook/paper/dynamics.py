@@ -115,8 +115,8 @@ def claims(rows: Rows) -> list[Claim]:
     threshold = "every layer holds all of its rules at the end, under both algorithms and at every size"
     control = "Without context the same descent recovers nothing."
     rule = "at most 5 % of the rules after at least as many steps as context-enhanced descent took"
-    enhanced = [row for row in rows if row["algorithm"] in ("layerwise", "full")]
-    if {row["algorithm"] for row in enhanced} != {"layerwise", "full"}:
+    enhanced = [row for row in rows if row["algorithm"] in ENHANCED]
+    if {row["algorithm"] for row in enhanced} != set(ENHANCED):
         why = "both algorithms are needed"
         return [unmeasured(claim, threshold, why), unmeasured(control, rule, "the control was not run")]
     numbers = {
@@ -127,11 +127,7 @@ def claims(rows: Rows) -> list[Claim]:
         return [converges, unmeasured(control, rule, "the control was not run")]
     vanilla = controls[0]
     steps = [row["steps"] for row in enhanced if _size(row) == _size(vanilla)]
-    measured: Json = {
-        "recovered": vanilla["recovered"],
-        "a guess": vanilla.get("chance"),
-        "steps": vanilla["steps"],
-    }
+    measured = {"recovered": vanilla["recovered"], "a guess": vanilla.get("chance"), "steps": vanilla["steps"]}
     enough = bool(steps) and vanilla["steps"] >= max(steps)
     return [converges, judge(control, vanilla["recovered"] <= 0.05, measured, rule, enough)]
 

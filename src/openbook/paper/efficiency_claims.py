@@ -8,7 +8,7 @@ from dataclasses import replace
 from statistics import fmean
 
 from openbook.paper.curricula import CURVES
-from openbook.paper.drawing import grouped, mean_by, where
+from openbook.paper.drawing import grouped, largest, mean_by, where
 from openbook.paper.experiment import Json, Rows
 from openbook.paper.needed import ratio
 from openbook.report.claims import Claim, judge, unmeasured
@@ -125,7 +125,7 @@ def fewer(rows: Rows) -> Claim:
     seeds, learned = {row["seed"] for row in plain}, {row["seed"] for row in plain if row["accuracy"] >= LEARNED}
     numbers = {
         "annealing reaches it at": annealing,
-        "plain fine-tuning": f"{len(learned)} of {len(seeds)} seeds, with at most {max(row['samples'] for row in plain):,}",
+        "plain fine-tuning": f"{len(learned)} of {len(seeds)} seeds, with at most {largest(plain)[0]['samples']:,}",
         "times as many": str(times),
     }
     early = min(first_passed(rows).values(), default=math.inf) < FACTOR * annealing

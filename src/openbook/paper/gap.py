@@ -62,8 +62,7 @@ def draw(rows: Rows) -> list[Chart | Table]:
     growths = fits_of(rows)
     steep = [
         f"without context each level multiplies the input by {fit['growth']:.1f} at n = {fit['chars']}"
-        for fit in growths
-        if fit["arm"] == "vanilla"
+        for fit in where(growths, arm="vanilla")
     ]
     return [
         Chart(
@@ -101,20 +100,18 @@ def claims(rows: Rows) -> list[Claim]:
     )
     easy = "With context they grow polynomially, like d log d for search."
     rule_easy = f"at every n the upper bound of the power of d is below {ORDER:g} for search and for descent"
-    growth = {(fit["arm"], fit["chars"]): fit for fit in fits_of(rows)}
-    complete = [
-        n
-        for n in sorted({chars for _, chars in growth})
-        if all((arm, n) in growth and len(set(growth[arm, n]["depths"])) > 1 for arm in ARMS)
-    ]
-    if not complete or max(fit["depths"][1] for fit in growth.values()) < 4:
+    growths = fits_of(rows)
+    several = [fit for fit in growths if len(set(fit["depths"])) > 1]
+    by_size = {f"n = {n}": {fit["arm"]: fit for fit in own} for n, own in grouped(several, "chars")}
+    complete = {n: own for n, own in by_size.items() if set(own) == set(ARMS)}
+    if not complete or max(fit["depths"][1] for fit in growths) < 4:
         why = "no size at which every learner was measured at several depths" if rows else "nothing measured"
         return [unmeasured(hard, rule_hard, why), unmeasured(easy, rule_easy, why)]
     factors, powers, exponential, polynomial = {}, {}, True, True
-    for n in complete:
-        vanilla, helped = growth["vanilla", n], {arm: growth[arm, n] for arm in WITH_CONTEXT}
-        factors[f"n = {n}"] = f"times {vanilla['growth']:.1f} a level ({span(vanilla['low'], vanilla['high'], '.1f')})"
-        powers[f"n = {n}"] = ", ".join(f"{arm} d^{fit['power_of_d']:.2f}" for arm, fit in helped.items())
+    for n, own in complete.items():
+        vanilla, helped = own["vanilla"], {arm: own[arm] for arm in WITH_CONTEXT}
+        factors[n] = f"times {vanilla['growth']:.1f} a level ({span(vanilla['low'], vanilla['high'], '.1f')})"
+        powers[n] = ", ".join(f"{arm} d^{fit['power_of_d']:.2f}" for arm, fit in helped.items())
         exponential &= vanilla["low"] > max(1.5, *(_bound(fit["high"]) for fit in helped.values()))
         polynomial &= all(_bound(fit["power_high"]) < ORDER for fit in helped.values())
     return [judge(hard, exponential, factors, rule_hard), judge(easy, polynomial, powers, rule_easy)]

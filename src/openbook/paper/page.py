@@ -179,11 +179,10 @@ def _foot(units: list[Json]) -> Markup:
     """Machine and versions, as the units wrote them down."""
     if not units:
         return paragraphs("No unit is finished.")
-    machines, versions, commits = set(), set(), set()
-    for env in (unit["environment"] for unit in units):
-        machines.add(f"{env['system']} {env['machine']}, {env['cores']} cores, Python {env['python']}")
-        versions.add(", ".join(f"{name} {version}" for name, version in env["versions"].items() if version))
-        commits.add((env.get("git") or {}).get("commit", "installed package")[:10])
+    envs = [unit["environment"] for unit in units]
+    machines = {f"{env['system']} {env['machine']}, {env['cores']} cores, Python {env['python']}" for env in envs}
+    versions = {", ".join(f"{name} {version}" for name, version in env["versions"].items() if version) for env in envs}
+    commits = {(env.get("git") or {}).get("commit", "installed package")[:10] for env in envs}
     return paragraphs(
         f"Measured on {'; '.join(sorted(machines))}.",
         f"Versions: {'; '.join(sorted(versions))}.",

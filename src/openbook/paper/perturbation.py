@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
-
 from openbook.figures.charts import Chart, Heatmap, Table
 from openbook.paper.drawing import grouped
 from openbook.paper.experiment import Experiment, Json, Rows, Scale, Unit
-from openbook.paper.models import Models
+from openbook.paper.models import Models, unmet_task
 from openbook.paper.published import published
 from openbook.probes.draw import by_unused, json_of, numbered, perturb_chart, perturb_table
 from openbook.report.claims import Claim, judge, unmeasured
@@ -26,7 +24,6 @@ def units(scale: Scale) -> list[Unit]:
 
 def run(config: Json, models: Models) -> list[Json]:
     """The maps of a reader on a codebook that it has not met."""
-    from openbook.paper.models import unmet_task
     from openbook.probes.perturb import perturb_map
     from openbook.probes.subject import open_even
 
@@ -68,9 +65,7 @@ def claims(rows: Rows) -> list[Claim]:
     if not rows:
         return [unmeasured(order, rule, "no reader was probed"), unmeasured(unused, bound, "no reader was probed")]
     begins = {row["model"]: [section["first_large_layer"] for section in row["sections"]] for row in rows}
-    ordered = all(
-        None not in layers and all(a < b for a, b in itertools.pairwise(layers)) for layers in begins.values()
-    )
+    ordered = all(None not in layers and layers == sorted(set(layers)) for layers in begins.values())
     layers = {f"first layers, {name}": ", ".join(map(str, firsts)) for name, firsts in begins.items()}
     shares = {row["model"]: f"at most {by_unused(row):.1%} of the change by used rules" for row in rows}
     negligible = all(by_unused(row) < NEGLIGIBLE for row in rows)

@@ -61,13 +61,12 @@ def run(config: Json, models: Models) -> list[Json]:
     if config["model"] == READER:
         model, _ = load_placed(str(models.reader(config["readers"][0])), settings.model.dtype)
     exam = examine(model, encoder, source, settings.curriculum, SHARES, True, count, settings.seed)
-    rows = [{**labels, **{key: getattr(row, key) for key in KEPT}} for row in exam]
     if config["model"] == READER:
         fresh = task_source(settings.task.model_copy(update={"codebook": "fresh"}), count, EXAM_START)
         encoder = encoder_for(settings, encoder.tokenizer, fresh, settings.training.max_length or window_of(model))
-        (row,) = examine(model, encoder, fresh, settings.curriculum, (1.0,), False, count, settings.seed)
-        rows.append({**labels, **{key: getattr(row, key) for key in KEPT}, "book": FRESH})
-    return rows
+        found = examine(model, encoder, fresh, settings.curriculum, (1.0,), False, count, settings.seed)
+        exam += [replace(row, book=FRESH) for row in found]
+    return [{**labels, **{key: getattr(row, key) for key in KEPT}} for row in exam]
 
 
 def _look(name: str) -> tuple[str, int]:

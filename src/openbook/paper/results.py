@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +24,12 @@ from openbook.paper.models import short_hash
 KEYS = ("experiment", "scale", "config", "rows", "seconds", "cpu_seconds", "environment")
 
 
-@dataclass
+@dataclass(frozen=True)
 class Results:
     """The finished units of an experiment, and why other files cannot be used."""
 
-    units: list[Json] = field(default_factory=list)
-    damaged: list[str] = field(default_factory=list)
+    units: list[Json]
+    damaged: list[str]
 
     @property
     def rows(self) -> list[Json]:
@@ -68,9 +68,6 @@ def read_unit(path: Path) -> Json | str:
 
 def read_results(paths: Iterable[Path]) -> Results:
     """Those of the units that are there."""
-    results = Results()
-    for path in paths:
-        if path.exists():
-            record = read_unit(path)
-            results.damaged.append(record) if isinstance(record, str) else results.units.append(record)
-    return results
+    found = [read_unit(path) for path in paths if path.exists()]
+    damaged = [record for record in found if isinstance(record, str)]
+    return Results([record for record in found if not isinstance(record, str)], damaged)

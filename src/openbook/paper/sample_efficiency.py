@@ -10,10 +10,8 @@ that length (studies/five-levels-plain.yaml).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from functools import partial
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from openbook.paper.curricula import CURVES, RATE, deep_student, taught
@@ -21,7 +19,9 @@ from openbook.paper.efficiency_charts import draw
 from openbook.paper.efficiency_claims import claims
 from openbook.paper.experiment import Experiment, Json, Scale, TaughtModel, Unit
 from openbook.paper.models import Models
+from openbook.training.config import RunConfig
 from openbook.training.folder import RunFolder
+from openbook.training.settings import validated
 
 PAPER_SAMPLES = (10_000, 50_000, 100_000, 250_000, 500_000, 1_000_000)
 SAMPLES = {8: 16_000, 10: 28_000}  # of every curve on five levels, by characters of an alphabet
@@ -33,8 +33,8 @@ class Runs(NamedTuple):
 
     curve: str
     samples: int
-    seeds: Iterable[int] = (0,)
-    settings: Mapping[str, Any] = MappingProxyType({})
+    seeds: tuple[int, ...] = (0,)
+    settings: Json | None = None
 
 
 THREE_SEEDS = (0, 1, 2)
@@ -96,7 +96,7 @@ def units_of_three_levels(scale: Scale) -> list[Unit]:
 def units_of_five_levels(scale: Scale, chars: int) -> list[Unit]:
     """At overnight scale only: minutes are too short for it, and the paper's own models are in the figure above."""
     return [
-        unit(name, samples, seed, chars, deep_student(name, samples, chars, seed, **settings))
+        unit(name, samples, seed, chars, deep_student(name, samples, chars, seed, **(settings or {})))
         for name, samples, seeds, settings in (FIVE_LEVELS_RUNS[chars] if scale == "overnight" else [])
         for seed in seeds
     ]
@@ -131,9 +131,7 @@ def run(config: Json, models: Models) -> list[Json]:
 
 def _tokens(settings: Json) -> int:
     """The tokens that a run trained on, for runs that did not count them: the training set is encoded again."""
-    from openbook.training.config import RunConfig
     from openbook.training.estimate import tokens_of
-    from openbook.training.settings import validated
 
     return tokens_of(validated(RunConfig, settings))
 

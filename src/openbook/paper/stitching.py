@@ -10,7 +10,7 @@ from openbook.figures.charts import Axis, Chart, Heatmap, Panel, Table, share
 from openbook.paper.curricula import CURVES, taught
 from openbook.paper.drawing import Columns, curve, grouped, ramp, tabled, where
 from openbook.paper.experiment import Experiment, Json, Rows, Scale, Unit
-from openbook.paper.models import Models
+from openbook.paper.models import Models, unmet_task
 from openbook.paper.published import published
 from openbook.probes.draw import json_of, numbered, stitch_chart, windows_text
 from openbook.report.claims import Claim, judge, unmeasured
@@ -46,7 +46,6 @@ def units(scale: Scale) -> list[Unit]:
 
 def run(config: Json, models: Models) -> list[Json]:
     """The maps of a pair of models, and from which layer on the reader looks each phrasebook up."""
-    from openbook.paper.models import unmet_task
     from openbook.probes.perturb import perturb_map
     from openbook.probes.stitch import stitch_map
     from openbook.probes.subject import open_base, open_even, open_subject

@@ -70,10 +70,10 @@ class RunLine(Strict):
     chars: int
     reader: str | None  # null: a student that cannot read
     base: str | None = None  # a config that the settings lie over
-    seeds: list[int] = Field(default_factory=lambda: [0])
-    settings: Json = Field(default_factory=dict)
-    grid: dict[str, list[Any]] = Field(default_factory=dict)
-    labels: dict[str, int | float | str] = Field(default_factory=dict)  # further columns of its rows
+    seeds: list[int] = Field([0])
+    settings: Json = Field({})
+    grid: dict[str, list[Any]] = Field({})
+    labels: dict[str, int | float | str] = Field({})  # further columns of its rows
 
 
 class StudyPanel(Strict):
@@ -82,7 +82,7 @@ class StudyPanel(Strict):
     title: str
     x: str
     y: str = "accuracy"
-    samples: list[int] = Field(default_factory=list)  # only runs of these sizes; empty: all
+    samples: list[int] = Field([])  # only runs of these sizes; empty: all
 
 
 class StudyClaims(Strict):
@@ -103,12 +103,10 @@ class Study(Strict):
     paper: str = "Figure 2, section 3.2"
     scale: Scale = "overnight"  # the only one at which it runs
     runs: list[RunLine]
-    columns: dict[str, str] = Field(default_factory=dict)  # column -> dotted setting of the run
-    series: list[str] = Field(
-        default_factory=lambda: ["curve"]
-    )  # columns that tell one curve of the chart from another
-    only: Json = Field(default_factory=dict)  # runs that are drawn and judged, by columns; the table has all
-    panels: list[StudyPanel] = Field(default_factory=list)  # none: the charts of the main figure
+    columns: dict[str, str] = Field({})  # column -> dotted setting of the run
+    series: list[str] = Field(["curve"])  # columns that tell one curve of the chart from another
+    only: Json = Field({})  # runs that are drawn and judged, by columns; the table has all
+    panels: list[StudyPanel] = Field([])  # none: the charts of the main figure
     note: str = ""
     claims: StudyClaims | None = None
 
@@ -118,10 +116,7 @@ class Study(Strict):
     def run(self, config: Json, models: Models) -> list[Json]:
         run = RunFolder(models.place(config["learned"][0]))
         settings = run.read("config.json")
-        columns = {
-            name: functools.reduce(lambda group, part: group[part], key.split("."), settings)
-            for name, key in self.columns.items()
-        }
+        columns = {name: _setting(settings, key) for name, key in self.columns.items()}
         losses = [line["loss"] for line in run.metrics() if "loss" in line]
         labels = {key: value for key, value in config.items() if key != "learned"}
         rows = sample_efficiency.run(config, models)
@@ -150,12 +145,11 @@ class Study(Strict):
         factor = efficiency_claims.fewer(kept)
         return [replace(factor, numbers={**factor.numbers, **passed})]
 
-    def _series_of(self, rows: Rows) -> Iterator[tuple[str, list[Json]]]:
+    def _series_of(self, rows: Rows) -> list[tuple[str, list[Json]]]:
         """The rows of each curve of the chart, by its name."""
         order = list(CURVES)
         ordered = sorted(rows, key=lambda row: (order.index(row["curve"]), *(row[key] for key in self.series[1:])))
-        for name, runs in itertools.groupby(ordered, self._name):
-            yield name, list(runs)
+        return [(name, list(runs)) for name, runs in itertools.groupby(ordered, self._name)]
 
     def _name(self, row: Json) -> str:
         return ", ".join([CURVES[row["curve"]].label, *(f"{key} {_cell(row, key)}" for key in self.series[1:])])
@@ -186,6 +180,10 @@ class Study(Strict):
         return tabled(f"{self.name}-runs", "Every run", ordered, columns)
 
 
+def _setting(settings: Json, key: str) -> Any:
+    return functools.reduce(lambda group, part: group[part], key.split("."), settings)
+
+
 def _cell(row: Json, key: str) -> str:
     """A value in words; rows of earlier versions do not have all of them."""
     return "" if row.get(key) is None else format(row[key], COLUMNS.get(key, ("", ""))[1])
@@ -202,12 +200,11 @@ def _units_of(line: RunLine) -> Iterator[Unit]:
 
 def _course(runs: Rows) -> list[Json]:
     """Accuracy on the way, by samples seen; bars reach over the runs."""
-    points = [
-        (row["samples"] * row.get("passes", 1) / row["steps"], point) for row in runs for point in row["curve_by_step"]
-    ]
     return [
         {"seen": point["step"] * each, **dict.fromkeys(("accuracy", *BOUNDS), point["closed_book"])}
-        for each, point in points
+        for row in runs
+        if (each := row["samples"] * row.get("passes", 1) / row["steps"])
+        for point in row["curve_by_step"]
     ]
 
 

@@ -14,7 +14,6 @@ from openbook.report.claims import Claim, judge, unmeasured
 
 RECOVERED = 0.95
 LEARNED = 0.75
-LARGE = 8  # characters from which a task is held against the paper's ten
 BOTH = "{recovered:.1%} and {closed_book:.1%} at {rate:g}"
 OF_HIDDEN = "{recovered_of_hidden:.1%} of {hidden:.1%}"
 ALGORITHMS = ("layerwise", "full")
@@ -23,19 +22,16 @@ NAMES = {"layerwise": "layer-wise", "full": "full", "control": "control: nothing
 
 
 def units(scale: Scale) -> list[Unit]:
+    rates = (1e-2, 1e-3) if scale == "laptop" else (1e-2, 1e-3, 1e-4)  # the paper shows 1e-3
+    runs = [*itertools.product(ALGORITHMS, rates), ("control", 1e-2 if scale == "laptop" else 1e-4)]
+    strings, shape, seconds = 51_200, {"depth": 5, "chars": 10}, 20.0
     if scale == "smoke":
-        grid = [(update, 1e-2, 320) for update in NAMES]
-        shape = {"depth": 2, "chars": 3}
-    else:
-        rates = (1e-2, 1e-3) if scale == "laptop" else (1e-2, 1e-3, 1e-4)  # the paper shows 1e-3
-        grid = [(update, rate, 51_200) for update, rate in itertools.product(ALGORITHMS, rates)]
-        grid += [("control", 1e-2 if scale == "laptop" else 1e-4, 51_200)]
-        shape = {"depth": 5, "chars": 10}
+        runs = [(update, 1e-2) for update in NAMES]
+        strings, shape, seconds = 320, {"depth": 2, "chars": 3}, 1.0
     seeds = (0, 1, 2) if scale in ("overnight", "paper") else (0,)
-    seconds = 1.0 if scale == "smoke" else 20.0
     return [
-        Unit({"update": update, "rate": rate, "sequences": sequences, "seed": seed, **shape}, seconds)
-        for (update, rate, sequences), seed in itertools.product(grid, seeds)
+        Unit({"update": update, "rate": rate, "sequences": strings, "seed": seed, **shape}, seconds)
+        for (update, rate), seed in itertools.product(runs, seeds)
     ]
 
 
@@ -115,15 +111,13 @@ def claims(rows: Rows) -> list[Claim]:
         any(r["recovered"] >= RECOVERED and r["closed_book"] >= LEARNED for r in each) for each in runs.values()
     )
     guess = max(abs(row["closed_book"] - row["chance"]) for row in control)
-    numbers = {f"{NAMES[u]}, recovered and closed book": "; ".join(map(_both, each)) for u, each in runs.items()}
+    numbers = {
+        f"{NAMES[u]}, recovered and closed book": "; ".join(map(BOTH.format_map, each)) for u, each in runs.items()
+    }
     numbers["closed book, control"] = f"{control[0]['closed_book']:.1%}"
     numbers["columns recovered, control"] = f"{control[0]['recovered']:.1%}"
     numbers["chance"] = control[0]["chance"]
     return [recovers, judge(deeper, learned and guess <= 0.05, numbers, rule)]
-
-
-def _both(row: Json) -> str:
-    return f"{row['recovered']:.1%} and {row['closed_book']:.1%} at {row['rate']:g}"
 
 
 EXPERIMENT = Experiment(
