@@ -33,13 +33,13 @@ def largest(rows: Rows) -> list[Json]:
 
 def mean_by(rows: Iterable[Json], key: str, value: str = "accuracy") -> dict[Any, float]:
     """The mean of a value for each value of a key."""
-    return {where: sum(row[value] for row in group) / len(group) for where, group in grouped(rows, key)}
+    return {at: sum(row[value] for row in group) / len(group) for at, group in grouped(rows, key)}
 
 
 def spread_by(rows: Iterable[Json], key: str, low: str, high: str) -> dict[Any, tuple[float, float]]:
     """From the lowest lower to the highest upper bound for each value of a key, so that seeds are not averaged away."""
     groups = grouped(rows, key)
-    return {where: (min(row[low] for row in group), max(row[high] for row in group)) for where, group in groups}
+    return {at: (min(row[low] for row in group), max(row[high] for row in group)) for at, group in groups}
 
 
 def curve(
@@ -71,20 +71,14 @@ def ramp(place: int, count: int) -> int:
     return 100 + round(99 * place / max(1, count - 1))
 
 
-Columns = dict[
-    str, str | Callable[[Any], str]
-]  # by header: a format such as "{accuracy:.1%}", or a function of the row
+# What a column, by its header, says of a row: a format such as "{accuracy:.1%}", or a function of the row.
+Columns = dict[str, str | Callable[[Any], str]]
 
 
 def tabled(
-    name: str,
-    title: str,
-    rows: Iterable[Any],
-    columns: Columns,
-    caption: str = "",
-    marks: Sequence[str] = (),
+    name: str, title: str, rows: Iterable[Any], columns: Columns, caption: str = "", marks: Sequence[str] = ()
 ) -> Table:
-    """A line for each row."""
+    """A table with a line for each row."""
     cells = [
         [column.format_map(row) if isinstance(column, str) else column(row) for column in columns.values()]
         for row in rows

@@ -94,10 +94,8 @@ def plan_reproduction(
     """
     if scale not in SCALES:
         raise InputError(f"there is no scale '{scale}' ({', '.join(SCALES)}){nearest(scale, SCALES)}")
-    if names or studies:
-        experiments = [*(select(names) if names else []), *studies]
-    else:
-        experiments = [experiment for experiment in select() if experiment.units(scale)]
+    asked = [*(select(names) if names else []), *studies]
+    experiments = asked or [experiment for experiment in select() if experiment.units(scale)]
     for experiment in experiments:
         if experiment.study and experiment.name in EXPERIMENTS:
             raise InputError(f"{experiment.study}: '{experiment.name}' is an experiment of the paper: rename the study")

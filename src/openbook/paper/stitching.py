@@ -161,14 +161,11 @@ def _local(row: Json) -> Claim:
 
 
 def _match(row: Json) -> Claim:
-    windows, reads, (claim, rule) = _windows(row), row["reads"], MATCH
-    near = all(
-        reads.get(name) is not None and any(abs(end - reads[name]) <= NEAR for _, end in choices)
-        for name, choices in windows.items()
-    )
-    numbers = {
-        name: f"kept in {windows_text(choices)}, read from {reads.get(name)}" for name, choices in windows.items()
-    }
+    reads, (claim, rule) = row["reads"], MATCH
+    numbers, near = {}, True
+    for name, choices in _windows(row).items():
+        numbers[name] = f"kept in {windows_text(choices)}, read from {reads.get(name)}"
+        near &= reads.get(name) is not None and any(abs(end - reads[name]) <= NEAR for _, end in choices)
     return judge(claim, near, numbers, rule)
 
 
@@ -189,11 +186,11 @@ def _same(row: Json, other: Json | None) -> Claim:
     if other is None:
         return unmeasured(claim, rule, "no model with fixed dropout was stitched")
     windows, others = _windows(row), _windows(other)
-    overlap = all(any(_meet(a, b) for a in windows[name] for b in others.get(name, [])) for name in windows)
-    numbers = {
-        name: f"annealing {windows_text(choices)}, fixed {windows_text(others.get(name, []))}"
-        for name, choices in windows.items()
-    }
+    numbers, overlap = {}, True
+    for name, own in windows.items():
+        theirs = others.get(name, [])
+        numbers[name] = f"annealing {windows_text(own)}, fixed {windows_text(theirs)}"
+        overlap &= any(_meet(a, b) for a in own for b in theirs)
     apart = all(windows.values()) and all(others.values()) and not overlap
     return judge(claim, overlap, numbers, rule, enough=apart or (_all_small(row) and _all_small(other)))
 

@@ -59,6 +59,7 @@ COLUMNS = {  # of the table: header and format; other columns of a study have th
     "tokens": ("tokens", ","),
     "cpu_seconds": ("CPU seconds", ",.0f"),
 }
+ORDER = list(CURVES)
 MEASURED = ("seed", "accuracy", "low", "high", "open_book", "last_loss", "tokens", "cpu_seconds")
 
 
@@ -147,8 +148,7 @@ class Study(Strict):
 
     def _series_of(self, rows: Rows) -> list[tuple[str, list[Json]]]:
         """The rows of each curve of the chart, by its name."""
-        order = list(CURVES)
-        ordered = sorted(rows, key=lambda row: (order.index(row["curve"]), *(row[key] for key in self.series[1:])))
+        ordered = sorted(rows, key=lambda row: (ORDER.index(row["curve"]), *(row[key] for key in self.series[1:])))
         return [(name, list(runs)) for name, runs in itertools.groupby(ordered, self._name)]
 
     def _name(self, row: Json) -> str:
@@ -173,8 +173,7 @@ class Study(Strict):
     def _table(self, rows: Rows) -> Table:
         labels = dict.fromkeys(key for line in self.runs for key in line.labels)
         keys = ["samples", *labels, *self.columns, *MEASURED]
-        order = list(CURVES)
-        ordered = sorted(rows, key=lambda row: (order.index(row["curve"]), row["samples"], self._name(row)))
+        ordered = sorted(rows, key=lambda row: (ORDER.index(row["curve"]), row["samples"], self._name(row)))
         columns: Columns = {"curriculum": lambda row: CURVES[row["curve"]].label}
         columns |= {COLUMNS.get(key, (key, ""))[0]: functools.partial(_cell, key=key) for key in keys}
         return tabled(f"{self.name}-runs", "Every run", ordered, columns)
