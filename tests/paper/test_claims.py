@@ -171,7 +171,7 @@ def test_without_rows_nothing_is_claimed_and_nothing_drawn(experiment: Any) -> N
     assert found or experiment.name in STUDIES
     assert all(claim.verdict == "unclear" for claim in found)
     assert all(claim.threshold for claim in found)
-    assert experiment.draw([]) == []
+    assert experiment.figures([]) == []
 
 
 @pytest.mark.parametrize(

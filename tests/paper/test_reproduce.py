@@ -14,8 +14,8 @@ from openbook.curriculum import PRESETS, curriculum_named
 from openbook.paper import EXPERIMENTS
 from openbook.paper.curricula import CURVES, deep_student
 from openbook.paper.experiment import SCALES, TaughtModel
-from openbook.paper.jobs import ReaderJob, RowsJob, TeachJob
-from openbook.paper.models import Models, reader_flags, reading_seconds, taught_student
+from openbook.paper.jobs import RowsJob, TrainJob, reader_job, teach_job
+from openbook.paper.models import Models, reader_flags, taught_student
 from openbook.paper.reproduce import (
     JobProgress,
     Reproduction,
@@ -116,8 +116,9 @@ def test_the_laptop_scale_keeps_its_budget(tmp_path: Path) -> None:
 
 def test_the_papers_models_are_configs_that_hold(tmp_path: Path) -> None:
     planned = plan_reproduction([], "paper", tmp_path)
-    models = [job.model for job in planned.jobs if isinstance(job, TeachJob)]
-    assert len(models) > 70
+    taught = {str(m): m for job in planned.jobs if isinstance(job, RowsJob) for m in job.unit.learned}
+    models = list(taught.values())
+    assert len(models) == sum(job.key.startswith("teach") for job in planned.jobs) > 70
     seen = {(model.base, model.settings["curriculum"], model.reader) for model in models}
     assert len(seen) >= 12
     for model in [model for model in models if model.settings["samples"] in (100_000, 500_000)]:
@@ -128,8 +129,8 @@ def test_the_papers_models_are_configs_that_hold(tmp_path: Path) -> None:
 def test_models_are_shared_between_experiments(tmp_path: Path) -> None:
     alone = plan_reproduction(["stitching"], "laptop", tmp_path)
     both = plan_reproduction(["stitching", "sample-efficiency", "context-reliance"], "laptop", tmp_path)
-    taught_alone = {job.key for job in alone.jobs if isinstance(job, TeachJob)}
-    assert taught_alone <= {job.key for job in both.jobs if isinstance(job, TeachJob)}
+    taught_alone = {job.key for job in alone.jobs if isinstance(job, TrainJob)}
+    assert taught_alone <= {job.key for job in both.jobs if isinstance(job, TrainJob)}
     assert sum(job.key in taught_alone for job in both.jobs) == len(taught_alone)
 
 
@@ -160,7 +161,7 @@ def test_a_reader_that_cannot_read_is_not_used_however_often_one_asks(tmp_path: 
     config = models.reader_config("student-3-4").model_dump(mode="json")
     made = RunFolder.create(tmp_path / "student-3-4", config, {})
     made.finish({"capable": False, "accuracy": {"open_book": 0.4}})
-    job = ReaderJob("reader", reading_seconds("student-3-4"), (), models, "student-3-4")
+    job = reader_job(models, "student-3-4")
     assert made.finished and not job.done()
     made.finish({"capable": True, "accuracy": {"open_book": 1.0}})
     assert job.done()
@@ -177,19 +178,26 @@ def test_what_was_made_with_settings_that_changed_since_is_refused_and_its_rows_
         models.folder / "student-5-8", models.reader_config("student-5-8").model_dump(mode="json"), {}
     )
     reader.finish({"capable": True})
-    assert models.taught(model) and models.reads("student-5-8")
+
+    def taught() -> bool:
+        return teach_job(models, model).done()
+
+    def reads() -> bool:
+        return reader_job(models, "student-5-8").done()
+
+    assert taught() and reads()
     before = _row_paths(tmp_path)
     patient = PRESETS["patient"]
     assert isinstance(patient, dict)
     monkeypatch.setitem(patient, "lean", 3.0)
     with pytest.raises(InputError, match=r"with other settings: curriculum.lean was 6.0, is 3.0"):
-        models.taught(model)
+        taught()
     shape = {"task.depth": 5, "task.chars": 8}
     monkeypatch.setattr("openbook.paper.models.reading_task", lambda name: {**shape, "reading.ends": 0.125})
     with pytest.raises(
         InputError, match=r"student-5-8 is finished, but with other settings: reading.ends was None, is 0.125"
     ):
-        models.reads("student-5-8")
+        reads()
     changed = _row_paths(tmp_path)
     assert {name for name in before if before[name] != changed[name]} == {"anneal", "wrong-context", "no-icl"}
 
@@ -448,11 +456,11 @@ def test_a_training_that_was_interrupted_goes_on(tmp_path: Path) -> None:
             if event.kind == "progress" and event.note == "training":
                 raise KeyboardInterrupt
     assert planned.missing()
-    begun = [job for job in planned.jobs if isinstance(job, TeachJob) and planned.models.place(job.model).exists()]
+    begun = [job for job in planned.jobs if isinstance(job, TrainJob) and job.folder.exists()]
     assert begun and not any((tmp_path / "rows").rglob("*.json"))
     done(names, tmp_path)
     assert plan_reproduction(names, "smoke", tmp_path).missing() == []
-    assert all(RunFolder(planned.models.place(job.model)).finished for job in planned.jobs if isinstance(job, TeachJob))
+    assert all(RunFolder(job.folder).finished for job in planned.jobs if isinstance(job, TrainJob))
     for unit in plan_reproduction(names, "smoke", tmp_path).results(planned.experiments[0]).units:
         (trained,) = [
             RunFolder(planned.models.folder / name).read("environment.json")["git"] for name in unit["models"]

@@ -11,7 +11,7 @@ import pytest
 
 from openbook.figures import save
 from openbook.figures.charts import Heatmap, Ranges
-from openbook.paper.published_maps import published_reading, published_window_rows, published_windows
+from openbook.paper.published import published_reading, published_window_rows, published_windows
 from openbook.probes.draw import (
     intermediate_chart,
     intermediate_table,

@@ -15,7 +15,7 @@ from openbook.paper import EXPERIMENTS, select
 from openbook.paper.models import Models
 from openbook.paper.page import write_page
 from openbook.paper.reproduce import plan_reproduction
-from openbook.paper.results import unit_path, write_unit
+from openbook.paper.results import write_unit
 
 LAPTOP = [experiment for experiment in EXPERIMENTS.values() if experiment.units("laptop")]
 MADE_UP = {
@@ -46,9 +46,8 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
         if rows is None:
             rows = experiment.run(jobs[0].unit.config, Models(out))  # type: ignore[union-attr]
         record = {"experiment": experiment.name, "scale": "laptop", "config": {"made": "up"}, "rows": rows}
-        path = unit_path(out, experiment.name, jobs[0].path.stem)  # type: ignore[union-attr]
         taught_at = [{"commit": "c0ffee" * 7, "changed": True}, None]
-        write_unit(path, {**record, "seconds": 1.0, "cpu_seconds": 1.0, "taught_at": taught_at})
+        write_unit(jobs[0].path, {**record, "seconds": 1.0, "cpu_seconds": 1.0, "taught_at": taught_at})
     damaged = [job for job in planned.jobs if getattr(job, "experiment", "") == "gap"][1].path  # type: ignore[union-attr]
     damaged.write_text('{"rows": [')
     return write_page(planned, {"gap 3": "it broke"})

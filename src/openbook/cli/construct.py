@@ -14,6 +14,7 @@ from openbook.base.errors import InputError
 from openbook.figures import check_path
 from openbook.figures.terminal import numbers_of, present
 from openbook.paper import built_efficiency, construction, trainability
+from openbook.paper.efficiency_charts import published_rows
 from openbook.paper.experiment import Scale
 from openbook.task.phrasebook import Codebook
 from openbook.theory.construction.curricula import LENGTHS
@@ -200,7 +201,7 @@ def efficiency(
         "exam_strings": EXAM,
         "lengths": LENGTHS,
         "rows": [{"curriculum": row["curve"], **{k: v for k, v in row.items() if k != "curve"}} for row in rows],
-        "published_by_a_3b_model": built_efficiency.published_rows(),
+        "published_by_a_3b_model": published_rows(built_efficiency.NAMES),
     }
     figures = built_efficiency.draw(rows)
     present([*figures, *numbers_of(figures)], data, chart, json)

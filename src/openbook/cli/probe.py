@@ -133,7 +133,13 @@ def stitch(
     json
         Print one JSON object on standard output instead of a table.
     """
+<<<<<<< HEAD
     from openbook.probes import known, subject
+=======
+    from openbook.figures import check_path, save
+    from openbook.paper.published import published_window_rows, published_windows
+    from openbook.probes import draw, known, subject
+>>>>>>> wt-paper
     from openbook.probes.stitch import stitch_map
 
     check_path(chart)
@@ -208,7 +214,12 @@ def perturb(
     json
         Print one JSON object on standard output instead of a table.
     """
+<<<<<<< HEAD
     from openbook.probes import known
+=======
+    from openbook.paper.published import published_reading
+    from openbook.probes import draw, known
+>>>>>>> wt-paper
     from openbook.probes.perturb import RULES, perturb_map
     from openbook.probes.significance import LEAST
 

@@ -173,11 +173,11 @@ def _list(planned: Reproduction, json: bool) -> int:
 
 def _dry_run(planned: Reproduction, again: bool, json: bool) -> int:
     """Show what would run. The config of every model was checked by planning it."""
-    from openbook.paper.jobs import ReaderJob, TeachJob
+    from openbook.paper.jobs import TrainJob
 
     jobs = []
     for job in planned.missing(again):
-        command = {"command": job.command()} if isinstance(job, ReaderJob | TeachJob) else {}
+        command = {"command": job.command} if isinstance(job, TrainJob) else {}
         jobs.append({"job": str(job), "cpu_seconds": job.weight, "needs": list(job.needs), **command})
     if json:
         emit_json({"scale": planned.scale, "out": str(planned.out), "jobs": jobs})

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from openbook.figures.charts import Axis, Chart, Panel, Series, Table, share
-from openbook.paper.experiment import Experiment, Rows, Scale, Unit
+from openbook.paper.drawing import Columns, curve, tabled
+from openbook.paper.experiment import Experiment, Json, Rows, Scale, Unit
 from openbook.paper.models import Models
 from openbook.report.claims import Claim, judge, unmeasured
 
@@ -19,47 +20,42 @@ def units(scale: Scale) -> list[Unit]:
     return [Unit({"depth": depth, "chars": chars, "strings": strings, "codebooks": codebooks, "seed": 0}, seconds)]
 
 
-def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
+def run(config: Json, models: Models) -> list[Json]:
     from openbook.theory.construction.verify import verify
 
     return [verify(**config)]
 
 
 def draw(rows: Rows) -> list[Chart | Table]:
-    if not rows:
-        return []
     row = rows[0]
-    lines, mixed = [], []
-    for at in row["scales"]:
-        outputs = {f"output, {name}": value for name, value in at["output"].items()}
-        lines.append(
-            (at["scale"], {"after the shift": at["shift"], "after reading the context": at["context"], **outputs})
-        )
-    for at in row["outside"]:
-        shares = {"as the context says": at["characters_as_context"], "as the weights say": at["characters_as_weights"]}
-        mixed.append((at["strength"], shares))
+    outputs = [{f"output, {name}": value for name, value in at["output"].items()} for at in row["scales"]]
+    scales = [{**at, **output} for at, output in zip(row["scales"], outputs, strict=True)]
+    deviations = {"after the shift": "shift", "after reading the context": "context"}
+    deviations |= {name: name for name in outputs[0]}
+    believed = {"as the context says": "characters_as_context", "as the weights say": "characters_as_weights"}
     products, deviation = Axis("scale N of the products", "log", "si"), Axis("largest deviation", "log")
-    strength = Axis("strength of the weights")
-    chart = Chart(
-        "construction",
-        f"How exact the construction is, MLT({row['depth']}, {row['chars']})",
-        f"{row['mismatches']} of {row['strings']:,} strings are translated wrongly; the largest deviation of an "
-        f"output from the surrogate is {row['deviation']:.1e}.",
-        [
-            Panel("Deviation from the surrogate", products, deviation, _curves(lines)),
-            Panel("Outside the lemma: context and weights disagree", strength, share("characters"), _curves(mixed)),
-        ],
-        "float32. Each level's normalisation removes most of the error of its products. Right: the context holds "
-        "one codebook and the weights, times a strength, another; the lemma says nothing of this case.",
-    )
+    disagree, strength = "Outside the lemma: context and weights disagree", Axis("strength of the weights")
+    panels = [
+        Panel("Deviation from the surrogate", products, deviation, _curves(scales, "scale", deviations)),
+        Panel(disagree, strength, share("characters"), _curves(row["outside"], "strength", believed)),
+    ]
+    modes: Columns = {
+        "rules are in": "{name}",
+        "strings": "{strings:,}",
+        "mismatches": "{mismatches}",
+        "largest deviation": "{deviation:.1e}",
+    }
     return [
-        chart,
-        Table(
-            "construction-modes",
-            "Strings against the oracle",
-            ["rules are in", "strings", "mismatches", "largest deviation"],
-            [[m["name"], f"{m['strings']:,}", str(m["mismatches"]), f"{m['deviation']:.1e}"] for m in row["modes"]],
+        Chart(
+            "construction",
+            f"How exact the construction is, MLT({row['depth']}, {row['chars']})",
+            f"{row['mismatches']} of {row['strings']:,} strings are translated wrongly; the largest deviation of an "
+            f"output from the surrogate is {row['deviation']:.1e}.",
+            panels,
+            "float32. Each level's normalisation removes most of the error of its products. Right: the context holds "
+            "one codebook and the weights, times a strength, another; the lemma says nothing of this case.",
         ),
+        tabled("construction-modes", "Strings against the oracle", row["modes"], modes),
         Table(
             "construction-sizes",
             "Sizes against the lemma",
@@ -69,10 +65,9 @@ def draw(rows: Rows) -> list[Chart | Table]:
     ]
 
 
-def _curves(points: Sequence[tuple[float, dict[str, float]]]) -> list[Series]:
-    """A curve for each name, from the values of all names at each place."""
-    names = enumerate(points[0][1])
-    return [Series(name, [(x, values[name]) for x, values in points], colour) for colour, name in names]
+def _curves(points: Rows, x: str, keys: Mapping[str, str]) -> list[Series]:
+    """A curve for each key, by its name."""
+    return [curve(name, colour, points, x, key, None) for colour, (name, key) in enumerate(keys.items())]
 
 
 def _short(value: Any) -> str:

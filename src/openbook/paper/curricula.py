@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from openbook.paper.experiment import Scale, TaughtModel
+from openbook.paper.experiment import Json, Scale, TaughtModel
 from openbook.paper.models import taught_student
 
 RATE = "training.matrix_learning_rate"
@@ -35,10 +34,10 @@ CURVES = {
         Curve("no-icl", "Annealing, cannot read", "No ICL", 6, "anneal", reads=False),
     )
 }
-SMOKE: dict[str, Any] = {"depth": 2, "chars": 3, "task.lengths": [4, 6], "exam.samples": 16}
+SMOKE: Json = {"depth": 2, "chars": 3, "task.lengths": [4, 6], "exam.samples": 16}
 # On five levels, annealing with the right book or a wrong one has a schedule that hides rules of one phrasebook at a
 # time first, and a student that cannot read learns with all its weights.
-FIVE_LEVELS: dict[str, dict[str, Any]] = {
+FIVE_LEVELS: dict[str, Json] = {
     "anneal": {"curriculum": "patient"},
     "wrong-context": {"curriculum": "patient", "curriculum.wrong": True},
     "no-icl": {"curriculum": "patient", "training.freeze": []},
@@ -47,13 +46,14 @@ FIVE_LEVELS: dict[str, dict[str, Any]] = {
 FIVE_LEVELS_RATE = {("fixed:0.2", 8): 0.096, ("fixed:0.2", 10): 0.048}
 
 
-def student(scale: Scale, name: str, samples: int, seed: int = 0, **settings: Any) -> TaughtModel:
-    """The model of a curve: a student of three levels, or at smoke scale a tiny one that cannot read."""
+def taught(scale: Scale, name: str, samples: int, seed: int = 0, chars: int = 8, **settings: Any) -> TaughtModel:
+    """The model of a curve: the paper's, a student of three levels, or at smoke scale a tiny one that cannot read."""
     curve = CURVES[name]
+    if scale == "paper":
+        return llama(name, samples, chars, **settings)
     if scale == "smoke":
         return taught_student(curve.curriculum, samples, seed=seed, reads=False, **SMOKE, **settings)
-    steps = -(-samples // 16)
-    exams = {"exam.every": max(1, steps // 4)}
+    exams = {"exam.every": max(1, -(-samples // 16) // 4)}
     return taught_student(curve.curriculum, samples, seed=seed, reads=curve.reads, **exams, **settings)
 
 
@@ -62,7 +62,7 @@ def deep_student(name: str, samples: int, chars: int = 8, seed: int = 0, **setti
     curve = CURVES[name]
     rate = {RATE: FIVE_LEVELS_RATE[name, chars]} if (name, chars) in FIVE_LEVELS_RATE else {}
     settings = {"curriculum": curve.curriculum, **FIVE_LEVELS.get(name, {}), **rate, **settings}
-    shape: dict[str, Any] = {"depth": 5, "chars": chars, "seed": seed, "reads": curve.reads}
+    shape: Json = {"depth": 5, "chars": chars, "seed": seed, "reads": curve.reads}
     return replace(taught_student(settings.pop("curriculum"), samples, **shape, **settings), base="student-deep")
 
 
@@ -73,29 +73,3 @@ def llama(name: str, samples: int, chars: int, **settings: Any) -> TaughtModel:
     start = {} if curve.reads else {"model.path": "meta-llama/Llama-3.2-3B-Instruct"}
     given = {"curriculum": curve.curriculum, "samples": samples, **start, **settings}
     return TaughtModel(reader, given, base=f"llama-3b-stage2-n{chars}")
-
-
-def mean_by(rows: Iterable[Mapping[str, Any]], key: str, value: str = "accuracy") -> dict[Any, float]:
-    """The mean of a value for each value of a key."""
-    return {where: sum(row[value] for row in group) / len(group) for where, group in grouped(rows, key)}
-
-
-def spread_by(rows: Iterable[Mapping[str, Any]], key: str) -> dict[Any, tuple[float, float]]:
-    """From the lowest lower to the highest upper bound for each value of a key, so that seeds are not averaged away."""
-    return {
-        where: (min(row["low"] for row in group), max(row["high"] for row in group))
-        for where, group in grouped(rows, key)
-    }
-
-
-def by_alphabet(rows: Iterable[Mapping[str, Any]]) -> dict[int, list[Any]]:
-    """The rows of each size of alphabet: another one is another task."""
-    return dict(grouped(rows, "chars"))
-
-
-def grouped(rows: Iterable[Mapping[str, Any]], key: str) -> list[tuple[Any, list[Mapping[str, Any]]]]:
-    """The rows of each value of a key, in the order of the values."""
-    groups: dict[Any, list[Mapping[str, Any]]] = {}
-    for row in rows:
-        groups.setdefault(row[key], []).append(row)
-    return sorted(groups.items())

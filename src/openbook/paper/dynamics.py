@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from typing import Any
 
 from openbook.figures.charts import Axis, Chart, Level, Panel, Series, Table, share
-from openbook.paper.experiment import Experiment, Rows, Scale, Unit
+from openbook.paper.drawing import curve, published_curve, ramp, where
+from openbook.paper.experiment import Experiment, Json, Rows, Scale, Unit
 from openbook.paper.models import Models
 from openbook.paper.published import published
 from openbook.report.claims import Claim, judge, unmeasured
@@ -21,6 +21,9 @@ NAMES = {
     "wrong": "descent with wrong context",
 }
 COLOURS = {"layerwise": 2, "full": 0, "vanilla": 1}
+ENHANCED = ("layerwise", "full")
+STEPS = Axis("step")
+PROGRESS = ("step", "recovered")
 HELD = "rules in the weights"
 DISTINCT = 10  # layers whose curves can be told apart
 POINTS = 120  # of a curve, as many as can be seen
@@ -35,14 +38,14 @@ def units(scale: Scale) -> list[Unit]:
     grid = sizes["overnight" if scale == "paper" else scale]
     units = [
         Unit({"algorithm": algorithm, "depth": d, "chars": n, "seed": 0}, seconds)
-        for (d, n, seconds), algorithm in itertools.product(grid, ("layerwise", "full"))
+        for (d, n, seconds), algorithm in itertools.product(grid, ENHANCED)
     ]
     d, n, seconds = grid[0]
     control = {"algorithm": "vanilla", "depth": d, "chars": n, "seed": 0, "steps": 4 * d * n * n}
     return [*units, Unit(control, 12 * seconds)]
 
 
-def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
+def run(config: Json, models: Models) -> list[Json]:
     from openbook.task.phrasebook import Codebook
     from openbook.theory.surrogate.learn import LearnerConfig, learn
 
@@ -54,27 +57,22 @@ def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
     return [{**result, "curve": [{key: point[key] for key in ("step", "recovered", "by_layer")} for point in kept]}]
 
 
-def _size(row: dict[str, Any]) -> tuple[int, int]:
+def _size(row: Json) -> tuple[int, int]:
     """Depth and characters: the task that a row is of."""
     return row["depth"], row["chars"]
 
 
 def draw(rows: Rows) -> list[Chart | Table]:
-    if not rows:
-        return []
     panels = []
-    for size in sorted({_size(row) for row in rows}):
-        series = []
-        for name in NAMES:
-            others = [row for row in published("dynamics") if (*_size(row), row["algorithm"]) == (*size, name)]
-            if others:
-                points = [(row["step"], row["recovered"]) for row in others]
-                series.append(Series(NAMES[name], points, COLOURS[name], published=True))
-        for row in sorted((row for row in rows if _size(row) == size), key=lambda row: -len(row["algorithm"])):
-            points = [(point["step"], point["recovered"]) for point in row["curve"]]
-            series.append(Series(NAMES[row["algorithm"]], points, COLOURS[row["algorithm"]]))
+    for size in sorted(set(map(_size, rows))):
+        here = [row for row in rows if _size(row) == size]
+        theirs = [row for row in published("dynamics") if _size(row) == size]
+        behind = {name: where(theirs, algorithm=name) for name in COLOURS}
+        series = [line for name, points in behind.items() for line in published_curve(*_look(name), points, *PROGRESS)]
+        for row in sorted(here, key=lambda row: -len(row["algorithm"])):
+            series.append(curve(*_look(row["algorithm"]), row["curve"], *PROGRESS, None))
         guess = [Level(1 / size[1] ** 2, "a guess")]
-        panels.append(Panel(f"MLT{size}, all layers", Axis("step"), share(HELD), series, guess))
+        panels.append(Panel(f"MLT{size}, all layers", STEPS, share(HELD), series, guess))
     ends = ", ".join(f"{NAMES[r['algorithm']]} on MLT{_size(r)} {r['recovered']:.0%}" for r in rows)
     charts: list[Chart | Table] = [
         Chart(
@@ -87,7 +85,7 @@ def draw(rows: Rows) -> list[Chart | Table]:
             "from zero, and their lines coincide.",
         )
     ]
-    full = [row for row in rows if row["algorithm"] == "full" and row["depth"] <= DISTINCT]
+    full = [row for row in where(rows, algorithm="full") if row["depth"] <= DISTINCT]
     if full:
         alt = "Every layer rises from nothing to all of its rules."
         title = "The same layer by layer, full-parameter descent"
@@ -95,24 +93,21 @@ def draw(rows: Rows) -> list[Chart | Table]:
     return charts
 
 
+def _look(algorithm: str) -> tuple[str, int]:
+    return NAMES[algorithm], COLOURS[algorithm]
+
+
 def layers_chart(rows: Rows, title: str, alt: str) -> Chart:
     """A panel for each run, a curve for each of its layers."""
-    panels = [
-        Panel(f"MLT{_size(row)}, layer by layer", Axis("step"), share(HELD), by_layer(row["curve"])) for row in rows
-    ]
+    panels = [Panel(f"MLT{_size(row)}, layer by layer", STEPS, share(HELD), by_layer(row["curve"])) for row in rows]
     caption = "From the first layer (dark) to the last (bright)."
     return Chart("surrogate-layers", title, alt, panels, caption, legend=False)
 
 
-def by_layer(curve: Sequence[dict[str, Any]], key: str = "by_layer") -> list[Series]:
+def by_layer(curve: Sequence[Json], key: str = "by_layer") -> list[Series]:
     """A curve for each layer from points that hold a share for every layer."""
     depth = len(curve[0][key])
     return [Series(f"W{i + 1}", [(p["step"], p[key][i]) for p in curve], ramp(i, depth)) for i in range(depth)]
-
-
-def ramp(place: int, count: int) -> int:
-    """The colour of one of `count` ordered curves, from dark to bright."""
-    return 100 + round(99 * place / max(1, count - 1))
 
 
 def claims(rows: Rows) -> list[Claim]:
@@ -120,23 +115,19 @@ def claims(rows: Rows) -> list[Claim]:
     threshold = "every layer holds all of its rules at the end, under both algorithms and at every size"
     control = "Without context the same descent recovers nothing."
     rule = "at most 5 % of the rules after at least as many steps as context-enhanced descent took"
-    enhanced = [row for row in rows if row["algorithm"] in ("layerwise", "full")]
-    if {row["algorithm"] for row in enhanced} != {"layerwise", "full"}:
+    enhanced = [row for row in rows if row["algorithm"] in ENHANCED]
+    if {row["algorithm"] for row in enhanced} != set(ENHANCED):
         why = "both algorithms are needed"
         return [unmeasured(claim, threshold, why), unmeasured(control, rule, "the control was not run")]
     numbers = {
         f"{NAMES[r['algorithm']]}, MLT{_size(r)}": f"{r['recovered']:.1%} after {r['steps']:,} steps" for r in enhanced
     }
     converges = judge(claim, all(row["complete"] for row in enhanced), numbers, threshold)
-    vanilla = next((row for row in rows if row["algorithm"] == "vanilla"), None)
-    if vanilla is None:
+    if not (controls := where(rows, algorithm="vanilla")):
         return [converges, unmeasured(control, rule, "the control was not run")]
+    vanilla = controls[0]
     steps = [row["steps"] for row in enhanced if _size(row) == _size(vanilla)]
-    measured: dict[str, Any] = {
-        "recovered": vanilla["recovered"],
-        "a guess": vanilla.get("chance"),
-        "steps": vanilla["steps"],
-    }
+    measured = {"recovered": vanilla["recovered"], "a guess": vanilla.get("chance"), "steps": vanilla["steps"]}
     enough = bool(steps) and vanilla["steps"] >= max(steps)
     return [converges, judge(control, vanilla["recovered"] <= 0.05, measured, rule, enough)]
 

@@ -2,7 +2,7 @@
 
     units(scale)              its units of work, each described by plain JSON and a time; units are independent
     run(config, models)       the rows of one unit, plain JSON
-    draw(rows)                charts and tables of all rows
+    draw(rows)                charts and tables of all rows; it is called with some
     claims(rows)              the paper's sentences, each with a verdict, the numbers and the threshold they are held to
 
 Rows are all that is kept, so that charts and claims are made from the files alone and never run a model.
@@ -28,7 +28,8 @@ SCALES: dict[Scale, str] = {
     "overnight": "more sizes and seeds: hours on a CPU",
     "paper": "Llama-3.2-3B on a GPU",
 }
-Rows = Sequence[dict[str, Any]]
+Json = dict[str, Any]  # plain: it is kept as JSON
+Rows = Sequence[Json]
 
 
 @dataclass(frozen=True)
@@ -36,10 +37,10 @@ class TaughtModel:
     """A model that was taught a codebook, described by how `openbook learn` is called to make it."""
 
     reader: str | None  # the model it starts from, as student-3-8; None: it starts untrained and cannot read
-    settings: dict[str, Any]  # dotted key -> value
+    settings: Json  # dotted key -> value
     base: str | None = None  # a shipped config that the settings lie over
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         """What names the model on disk: files of earlier versions are found by it, so it must stay as it is."""
         return {"reader": self.reader, "settings": self.settings, **({"base": self.base} if self.base else {})}
 
@@ -48,7 +49,7 @@ class TaughtModel:
 class Unit:
     """A piece of an experiment that can be done by itself."""
 
-    config: dict[str, Any]  # plain JSON; only `learned`, if it has models to look at, is a list of TaughtModel
+    config: Json  # plain JSON; only `learned`, if it has models to look at, is a list of TaughtModel
     seconds: float  # expected CPU time on one core of a laptop, without making the models that it needs
 
     @property
@@ -62,7 +63,7 @@ class Unit:
         names = [*self.config.get("readers", []), *(model.reader for model in self.learned)]
         return list(dict.fromkeys(name for name in names if name))
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> Json:
         models = {"learned": [model.to_json() for model in self.learned]} if "learned" in self.config else {}
         return {**self.config, **models}
 
@@ -76,12 +77,16 @@ class Experiment:
     paper: str  # where it is in the paper
     story: str  # what is asked and how to read the answer, in a few sentences
     units: Callable[[Scale], list[Unit]]
-    run: Callable[[dict[str, Any], Models], list[dict[str, Any]]]
+    run: Callable[[Json, Models], list[Json]]
     draw: Callable[[Rows], list[Chart | Table]]
     claims: Callable[[Rows], list[Claim]]
     differs: str = ""  # how ours differs from the paper's at the scales that run on a laptop
     version: int = 1  # of its rows: rows of another version are not used, and are measured again
     study: str = ""  # the file it was read from, if it is a study and no figure of the paper
+
+    def figures(self, rows: Rows) -> list[Chart | Table]:
+        """What is drawn of rows; of none, nothing."""
+        return self.draw(rows) if rows else []
 
     def command(self, scale: Scale) -> str:
         """The command that runs it."""

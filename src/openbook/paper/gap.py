@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 from openbook.base.console import plain
-from openbook.figures.charts import Axis, Chart, Panel, Series, Table
-from openbook.paper.experiment import Experiment, Rows, Scale, Unit
+from openbook.figures.charts import Axis, Chart, Panel, Table
+from openbook.paper.drawing import curve, grouped, tabled, where
+from openbook.paper.experiment import Experiment, Json, Rows, Scale, Unit
 from openbook.paper.models import Models
 from openbook.report.claims import Claim, judge, unmeasured
 from openbook.theory.surrogate.censored import span
@@ -35,47 +35,35 @@ def units(scale: Scale) -> list[Unit]:
     ]
 
 
-def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
+def run(config: Json, models: Models) -> list[Json]:
     return measured(GapGrid(**{**config, "chars": (config["chars"],)}))
 
 
-def measured(grid: GapGrid, advance: Callable[..., object] = lambda *_: None) -> list[dict[str, Any]]:
+def measured(grid: GapGrid, advance: Callable[..., object] = lambda *_: None) -> list[Json]:
     """The rows of a grid as JSON, where None stands for infinity; the first one also holds the fitted growths."""
     rows = measure(grid, advance)
     return plain([{**rows[0], "fits": fits(rows)}, *rows[1:]])
 
 
-def fits_of(rows: Rows) -> list[dict[str, Any]]:
+def fits_of(rows: Rows) -> list[Json]:
     """The fitted growths that rows of any number of units hold."""
     return [fit for row in rows for fit in row.get("fits", ())]
 
 
 def draw(rows: Rows) -> list[Chart | Table]:
-    if not rows:
-        return []
+    x, y = Axis("depth d"), Axis("characters until learned", "log", "si")
+    bounded = [{**row, "high": row["censored_at"] if row["high"] is None else row["high"]} for row in rows]
     panels = []
-    for chars in sorted({row["chars"] for row in rows}):
-        series = []
-        for arm, (label, colour) in ARMS.items():
-            finished = [r for r in rows if (r["chars"], r["arm"]) == (chars, arm) and r["median"] is not None]
-            finished.sort(key=lambda row: row["depth"])
-            spread = [(row["low"], row["censored_at"] if row["high"] is None else row["high"]) for row in finished]
-            series.append(Series(label, [(row["depth"], row["median"]) for row in finished], colour, spread))
-        panels.append(
-            Panel(f"n = {chars} characters", Axis("depth d"), Axis("characters until learned", "log", "si"), series)
-        )
+    for chars, ours in grouped(bounded, "chars"):
+        finished = {arm: [row for row in where(ours, arm=arm) if row["median"] is not None] for arm in ARMS}
+        curves = [curve(*look, finished[arm], "depth", "median") for arm, look in ARMS.items()]
+        panels.append(Panel(f"n = {chars} characters", x, y, curves))
     stopped = sum(row["runs"] - row["recovered"] for row in rows)
     growths = fits_of(rows)
     steep = [
         f"without context each level multiplies the input by {fit['growth']:.1f} at n = {fit['chars']}"
-        for fit in growths
-        if fit["arm"] == "vanilla"
+        for fit in where(growths, arm="vanilla")
     ]
-    cells = [
-        [str(fit["chars"]), ARMS[fit["arm"]][0], f"{fit['growth']:.2f} ({span(fit['low'], fit['high'])})",
-         f"{fit['exponent_of_n']:.2f}", f"{fit['power_of_d']:.2f} ({span(fit['power_low'], fit['power_high'])})"]
-        for fit in growths
-    ]  # fmt: skip
     return [
         Chart(
             "gap",
@@ -85,14 +73,24 @@ def draw(rows: Rows) -> list[Chart | Table]:
             f"Medians with 95 % intervals. Runs stopped by their budget ({stopped}) count as more than the budget; no "
             "context is drawn up to the depth at which half of its runs still succeed.",
         ),
-        Table(
+        tabled(
             "gap-growth",
             "Growth from depth 2 on, stopped runs counted as such",
-            ["n", "learner", "factor for each level (95 %)", "c of n^(c·d)", "power of d (95 %)"],
-            cells,
+            growths,
+            {
+                "n": "{chars}",
+                "learner": lambda fit: ARMS[fit["arm"]][0],
+                "factor for each level (95 %)": lambda fit: _with_bounds(fit, "growth", "low", "high"),
+                "c of n^(c·d)": "{exponent_of_n:.2f}",
+                "power of d (95 %)": lambda fit: _with_bounds(fit, "power_of_d", "power_low", "power_high"),
+            },
             "The theorems: n^Ω(d) without context; O(n⁶ d log(nd)) for search, a power of d a little above 1.",
         ),
     ]
+
+
+def _with_bounds(fit: Json, value: str, low: str, high: str) -> str:
+    return f"{fit[value]:.2f} ({span(fit[low], fit[high])})"
 
 
 def claims(rows: Rows) -> list[Claim]:
@@ -102,20 +100,18 @@ def claims(rows: Rows) -> list[Claim]:
     )
     easy = "With context they grow polynomially, like d log d for search."
     rule_easy = f"at every n the upper bound of the power of d is below {ORDER:g} for search and for descent"
-    growth = {(fit["arm"], fit["chars"]): fit for fit in fits_of(rows)}
-    complete = [
-        n
-        for n in sorted({chars for _, chars in growth})
-        if all((arm, n) in growth and len(set(growth[arm, n]["depths"])) > 1 for arm in ARMS)
-    ]
-    if not complete or max(fit["depths"][1] for fit in growth.values()) < 4:
+    growths = fits_of(rows)
+    several = [fit for fit in growths if len(set(fit["depths"])) > 1]
+    by_size = {f"n = {n}": {fit["arm"]: fit for fit in own} for n, own in grouped(several, "chars")}
+    complete = {n: own for n, own in by_size.items() if set(own) == set(ARMS)}
+    if not complete or max(fit["depths"][1] for fit in growths) < 4:
         why = "no size at which every learner was measured at several depths" if rows else "nothing measured"
         return [unmeasured(hard, rule_hard, why), unmeasured(easy, rule_easy, why)]
     factors, powers, exponential, polynomial = {}, {}, True, True
-    for n in complete:
-        vanilla, helped = growth["vanilla", n], {arm: growth[arm, n] for arm in WITH_CONTEXT}
-        factors[f"n = {n}"] = f"times {vanilla['growth']:.1f} a level ({span(vanilla['low'], vanilla['high'], '.1f')})"
-        powers[f"n = {n}"] = ", ".join(f"{arm} d^{fit['power_of_d']:.2f}" for arm, fit in helped.items())
+    for n, own in complete.items():
+        vanilla, helped = own["vanilla"], {arm: own[arm] for arm in WITH_CONTEXT}
+        factors[n] = f"times {vanilla['growth']:.1f} a level ({span(vanilla['low'], vanilla['high'], '.1f')})"
+        powers[n] = ", ".join(f"{arm} d^{fit['power_of_d']:.2f}" for arm, fit in helped.items())
         exponential &= vanilla["low"] > max(1.5, *(_bound(fit["high"]) for fit in helped.values()))
         polynomial &= all(_bound(fit["power_high"]) < ORDER for fit in helped.values())
     return [judge(hard, exponential, factors, rule_hard), judge(easy, polynomial, powers, rule_easy)]

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
-from openbook.figures.charts import Axis, Chart, Level, Panel, Series, Table, share
-from openbook.paper.dynamics import ramp
-from openbook.paper.experiment import Experiment, Rows, Scale, Unit
+from openbook.figures.charts import Axis, Chart, Level, Panel, Table, share
+from openbook.paper.drawing import curve, grouped, published_curve, ramp, where
+from openbook.paper.experiment import Experiment, Json, Rows, Scale, Unit
 from openbook.paper.models import Models
 from openbook.paper.published import published
 from openbook.report.claims import Claim, judge, unmeasured
@@ -39,7 +38,7 @@ def units(scale: Scale) -> list[Unit]:
     ]
 
 
-def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
+def run(config: Json, models: Models) -> list[Json]:
     by_batch, by_book = (config["rates"] if config[key] else [] for key in ("batches", "books"))
     grid = GradientGrid(**{**config, "rates": by_batch, "deeper_rates": by_book})
     return [{**{key: config[key] for key in ("depth", "chars", "pairs")}, **row} for row in measure(grid)]
@@ -48,7 +47,7 @@ def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
 def draw(rows: Rows) -> list[Chart | Table]:
     figures: list[Chart | Table] = []
     for kind, (name, title) in FIGURES.items():
-        here = [row for row in rows if row["panel"] == kind]
+        here = where(rows, panel=kind)
         if not here:
             continue
         largest = max(row[kind] for row in here)
@@ -63,7 +62,7 @@ def both_figures(rows: Rows) -> Chart:
     """The panels of both figures in one chart."""
     panels = []
     for kind, varied in (("batch", "by batch size"), ("phrasebooks", "by number of phrasebooks k")):
-        for panel in _panels(kind, [row for row in rows if row["panel"] == kind]):
+        for panel in _panels(kind, where(rows, panel=kind)):
             panels.append(replace(panel, title=f"{panel.title.partition(' (')[0]}, {varied}"))
     return _chart("gradient-accuracy", "by share of rules dropped", "The panels of both figures.", panels, rows)
 
@@ -79,22 +78,18 @@ def _chart(name: str, title: str, alt: str, panels: list[Panel], rows: Rows) -> 
 
 def _panels(kind: str, rows: Rows) -> list[Panel]:
     """A panel for each measure: accuracy against the share of rules dropped, a curve for each value of `kind`."""
-    values = sorted({row[kind] for row in rows})
-    names = {value: (FIGURES[kind][0].format(value), ramp(place, len(values))) for place, value in enumerate(values)}
+    ours = grouped(rows, kind)
+    looks = {v: (FIGURES[kind][0].format(v), ramp(place, len(ours))) for place, (v, _) in enumerate(ours)}
     is_papers = (rows[0]["depth"], rows[0]["chars"]) == (10, 10)
-    others = [row for row in published("gradient") if is_papers and row["panel"] == kind and row[kind] in names]
+    theirs = [row for row in where(published("gradient"), panel=kind) if is_papers and row[kind] in looks]
     x, panels = Axis("share of rules dropped", form="percent", low=0), []
     for metric, (title, chance) in METRICS.items():
-        behind, ours = [], []
-        for value, (name, colour) in names.items():
-            points = sorted((row["rate"], row["released"]) for row in others if row[kind] == value)
-            if points and metric == "released":
-                behind.append(Series(name, points, colour, published=True))
-            here = sorted((row for row in rows if row[kind] == value), key=lambda row: row["rate"])
-            spread = [(row[f"{metric}_low"], row[f"{metric}_high"]) for row in here]
-            ours.append(Series(name, [(row["rate"], row[metric]) for row in here], colour, spread))
+        others = grouped(theirs, kind) if metric == "released" else []
+        behind = [line for v, group in others for line in published_curve(*looks[v], group, "rate", metric)]
+        bounds = f"{metric}_low", f"{metric}_high"
+        curves = [curve(*looks[v], group, "rate", metric, bounds) for v, group in ours]
         level = Level(rows[0]["chance"] if chance is None else chance, "chance")
-        panels.append(Panel(title, x, share("accuracy"), [*behind, *ours], [level]))
+        panels.append(Panel(title, x, share("accuracy"), [*behind, *curves], [level]))
     return panels
 
 
@@ -109,12 +104,10 @@ def claims(rows: Rows) -> list[Claim]:
     books = "Dropping from more phrasebooks at once lowers the prediction accuracy."
     rule_books = "at one rate at least, from all phrasebooks is below from one, intervals apart"
     why = "not at MLT(10, 10)"
-    by_batch, by_book = (
-        [row for row in rows if row["panel"] == kind and (row["depth"], row["chars"]) == (10, 10)] for kind in FIGURES
-    )
-    ones = sorted((row for row in by_batch if row["batch"] == 1), key=lambda row: row["rate"])
+    by_batch, by_book = (where(rows, panel=kind, depth=10, chars=10) for kind in FIGURES)
+    ones = sorted(where(by_batch, batch=1), key=lambda row: row["rate"])
     if ones:
-        numbers: dict[str, Any] = {f"rate {row['rate']:.0%}": round(row["paper"], 3) for row in ones}
+        numbers: Json = {f"rate {row['rate']:.0%}": round(row["paper"], 3) for row in ones}
         predicts = judge(small, ones[0]["rate"] <= 0.02 and ones[0]["paper"] >= 0.9, numbers, rule_small)
         delays = _batches_claim(falls, rule_falls, by_batch, ones)
     else:
@@ -122,7 +115,7 @@ def claims(rows: Rows) -> list[Claim]:
     if not by_book:
         return [predicts, delays, unmeasured(books, rule_books, why)]
     least, most = (end(row["phrasebooks"] for row in by_book) for end in (min, max))
-    pairs = _at_equal_rates([row for row in by_book if row["phrasebooks"] == least], by_book, "phrasebooks", most)
+    pairs = _at_equal_rates(where(by_book, phrasebooks=least), where(by_book, phrasebooks=most))
     apart = any(b["paper_high"] < a["paper_low"] for a, b in pairs)
     numbers = {
         f"rate {a['rate']:.0%}": f"{a['paper']:.2f} from {least}, {b['paper']:.2f} from {most}" for a, b in pairs
@@ -130,16 +123,16 @@ def claims(rows: Rows) -> list[Claim]:
     return [predicts, delays, judge(books, apart, numbers, rule_books, len(pairs) > 1 and most > least)]
 
 
-def _at_equal_rates(few: Rows, rows: Rows, key: str, many: int) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """Each row of `few` with the row of the same rate at which `key` is `many`."""
-    return [(row, other) for row in few for other in rows if (other[key], other["rate"]) == (many, row["rate"])]
+def _at_equal_rates(few: Rows, many: Rows) -> list[tuple[Json, Json]]:
+    """Each row of `few` with the row of `many` of the same rate."""
+    return [(row, other) for row in few for other in where(many, rate=row["rate"])]
 
 
 def _batches_claim(claim: str, rule: str, by_batch: Rows, ones: Rows) -> Claim:
     """Small against large batches. The largest gets few masks, so intervals that meet prove nothing either way."""
     largest = max(row["batch"] for row in by_batch)
     fallen = [row for row in ones if row["paper"] < 0.5 and row["released"] > 0.55]  # beyond, even the sign is a guess
-    pairs = _at_equal_rates(fallen, by_batch, "batch", largest)
+    pairs = _at_equal_rates(fallen, where(by_batch, batch=largest))
     numbers = {
         f"rate {one['rate']:.0%}": f"{one['paper']:.2f} with 1 string, {many['paper']:.2f} with {largest}"
         for one, many in pairs

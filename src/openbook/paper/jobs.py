@@ -4,106 +4,136 @@ from __future__ import annotations
 
 import shlex
 import time
-from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-from openbook.paper.experiment import Rows, Scale, TaughtModel, Unit
-from openbook.paper.models import Models, label, reader_flags
-from openbook.paper.results import is_done, write_unit
+from openbook.base.errors import InputError
+from openbook.comparison.sweep import finished_as, start_or_resume
+from openbook.paper.experiment import Json, Rows, Scale, TaughtModel, Unit
+from openbook.paper.models import Models, as_made, label, reader_flags, reading_seconds, teaching_seconds
+from openbook.paper.results import read_unit, write_unit
+from openbook.training.config import RunConfig
+from openbook.training.folder import RunFolder
 
-Report = Callable[[float, str], None]
+Report = Callable[[float, str], None]  # share done, what is being done
 
 
 @dataclass(frozen=True)
-class PlannedJob:
-    """Something to be done for a reproduction, with the jobs that it needs."""
+class TrainJob:
+    """Teach a model to read, or a reader a codebook: an ordinary run."""
 
     key: str
     weight: float
     needs: tuple[str, ...]
-    models: Models
+    description: str
+    config: RunConfig
+    folder: Path
+    words: tuple[str, ...]  # of the command that does the same, without --out
 
-    @abstractmethod
+    def __str__(self) -> str:
+        return self.description
+
+    @property
+    def command(self) -> str:
+        return shlex.join([*self.words, "--out", str(self.folder)])
+
     def done(self) -> bool:
-        """Whether it is done already."""
+        """Whether it is there, and a reader can read. One that was made with other settings is refused."""
+        run = RunFolder(self.folder)
+        return finished_as(run, as_made(run, self.config)) and run.read("result.json").get("capable", True)
 
-    @abstractmethod
     def perform(self, report: Report) -> None:
-        """Do it, or go on with it."""
+        """Start the run, or go on with it."""
+
+        @contextmanager
+        def bar(description: str, total: int) -> Iterator[Callable[..., None]]:
+            done = 0.0
+
+            def advance(amount: float = 1, note: str | None = None) -> None:
+                nonlocal done
+                done += amount
+                report(min(1.0, done / max(1, total)), description)
+
+            yield advance
+
+        result = start_or_resume(self.config, self.folder, bar)
+        if not result.get("capable", True):
+            raise InputError(
+                f"{self.folder} cannot read: its accuracy with the book open is {result['accuracy']['open_book']:.3f}. "
+                f"Make one with another seed (`{shlex.join(self.words)} --seed 1 --out FOLDER`) and name it with "
+                "--reader"
+            )
 
 
-@dataclass(frozen=True)
-class ReaderJob(PlannedJob):
+def reader_job(models: Models, name: str) -> TrainJob:
     """Teach a model to read."""
-
-    name: str
-
-    def __str__(self) -> str:
-        return f"teach {self.name} to read"
-
-    def done(self) -> bool:
-        return self.models.reads(self.name)
-
-    def perform(self, report: Report) -> None:
-        self.models.make_reader(self.name, report)
-
-    def command(self) -> str:
-        return shlex.join(
-            ["openbook", "prepare", *reader_flags(self.name), "--out", str(self.models.folder / self.name)]
-        )
+    return TrainJob(
+        f"reader {name}",
+        reading_seconds(name),
+        (),
+        f"teach {name} to read",
+        models.reader_config(name),
+        models.folder / name,
+        ("openbook", "prepare", *reader_flags(name)),
+    )
 
 
-@dataclass(frozen=True)
-class TeachJob(PlannedJob):
-    """Teach a reader a codebook."""
-
-    model: TaughtModel
-
-    def __str__(self) -> str:
-        return f"teach: {label(self.model)}{_details([self.model])}"
-
-    def done(self) -> bool:
-        return self.models.taught(self.model)
-
-    def perform(self, report: Report) -> None:
-        self.models.teach(self.model, report)
-
-    def command(self) -> str:
-        model, words = self.model, ["openbook", "learn"]
-        words += ["--config", model.base] if model.base else []
-        words += ["--model", str(self.models.reader(model.reader))] if model.reader else []
-        words += [word for key, value in model.settings.items() for word in ("--set", f"{key}={value}")]
-        return shlex.join([*words, "--out", str(self.models.place(model))])
+def teach_job(models: Models, model: TaughtModel) -> TrainJob:
+    """Teach a reader, or a model that cannot read, a codebook."""
+    place, readers = models.place(model), [model.reader] if model.reader else []
+    words = ["--config", model.base] if model.base else []
+    words += [word for name in readers for word in ("--model", str(models.reader(name)))]
+    words += [word for key, value in model.settings.items() for word in ("--set", f"{key}={value}")]
+    return TrainJob(
+        f"teach {place.name}",
+        teaching_seconds(model),
+        tuple(f"reader {name}" for name in readers if models.reader_at_hand(name) is None),
+        f"teach: {label(model)}{_details([model])}",
+        models.config(model),
+        place,
+        ("openbook", "learn", *words),
+    )
 
 
 @dataclass(frozen=True)
-class RowsJob(PlannedJob):
+class RowsJob:
     """Measure the rows of a unit and keep them."""
 
+    models: Models
     experiment: str
     scale: Scale
     unit: Unit
     path: Path
-    measure: Callable[[dict[str, Any], Models], Rows]
+    measure: Callable[[Json, Models], Rows]
+    needs: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         return f"{self.experiment}: {self.path.stem.rpartition('-')[0]}{_details(self.unit.learned)}"
 
+    @property
+    def key(self) -> str:
+        return f"{self.experiment} {self.path.stem}"
+
+    @property
+    def weight(self) -> float:
+        return self.unit.seconds
+
     def done(self) -> bool:
-        return is_done(self.path)
+        return self.path.exists() and not isinstance(read_unit(self.path), str)
 
     def perform(self, report: Report) -> None:
         started, cpu = time.perf_counter(), time.process_time()
         rows = self.measure(self.unit.config, self.models)
+        places = [self.models.place(model) for model in self.unit.learned]
         record = {
             "experiment": self.experiment,
             "scale": self.scale,
             "config": self.unit.to_json(),
-            "models": [self.models.place(model).name for model in self.unit.learned],
-            "taught_at": [self.models.taught_at(model) for model in self.unit.learned],
+            "models": [place.name for place in places],
+            # the commits that taught them: the one that measures may be a later one
+            "taught_at": [RunFolder(place).read("environment.json")["git"] for place in places],
             "readers": {name: self.models.identity(name) for name in self.unit.readers},
             "budget_seconds": self.unit.seconds,
             "seconds": round(time.perf_counter() - started, 2),
@@ -111,6 +141,9 @@ class RowsJob(PlannedJob):
             "rows": rows,
         }
         write_unit(self.path, record)
+
+
+PlannedJob = TrainJob | RowsJob
 
 
 def _details(models: Sequence[TaughtModel]) -> str:

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
 from openbook.figures.charts import Chart, Table
-from openbook.paper.experiment import Experiment, Rows, Scale, Unit
+from openbook.paper.drawing import Columns, tabled, where
+from openbook.paper.experiment import Experiment, Json, Rows, Scale, Unit
 from openbook.paper.models import Models
 from openbook.report.claims import Claim, judge, unmeasured
 
 SLOW = ("decay-deep", "gradient-without-context")  # most of the time of all checks, so done by themselves
-SMOKE = ("bijection-count", "correlation-pair", "icl-capability")
 CLAIM = "The lemmas and theorems of the paper, as corrected, hold."
 RULE = "every check holds: exactly where it is exhaustive or algebra, within 99.9 % intervals where it is sampled"
+SMOKE = ("bijection-count", "correlation-pair", "icl-capability")
 
 
 def units(scale: Scale) -> list[Unit]:
@@ -25,7 +25,7 @@ def units(scale: Scale) -> list[Unit]:
     return [Unit({"checks": names, "seed": 0}, seconds) for names, seconds in ((quick, 8.0), (list(SLOW), 17.0))]
 
 
-def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
+def run(config: Json, models: Models) -> list[Json]:
     from openbook.theory.lemmas import select
     from openbook.theory.lemmas.charts import decay_rows
 
@@ -33,28 +33,27 @@ def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
     return [{**row, "decay": decay_rows()} if row["name"] == "correlation-pair" else row for row in rows]
 
 
-def _decay(rows: Rows) -> list[dict[str, Any]]:
+def _decay(rows: Rows) -> list[Json]:
     """What was counted at each depth; empty where it was not."""
     return next((row["decay"] for row in rows if "decay" in row), [])
 
 
-def _claim_and_remark(row: dict[str, Any]) -> str:
+def _claim_and_remark(row: Json) -> str:
     return f"{row['claim']} ({row['remark']})" if row["remark"] else row["claim"]
 
 
 def draw(rows: Rows) -> list[Chart | Table]:
-    if not rows:
-        return []
     from openbook.theory.lemmas import CHECKS
     from openbook.theory.lemmas.charts import lower_bound_chart
 
     place = {name: number for number, name in enumerate(CHECKS)}
     ordered = sorted(rows, key=lambda row: place.get(row["name"], len(place)))
-    table = Table(
+    columns: Columns = {"part": "{section}", "check": "{name}", "claim (and our remark)": _claim_and_remark}
+    table = tabled(
         "lemmas",
         f"{sum(row['holds'] for row in rows)} of {len(rows)} statements hold",
-        ["part", "check", "claim (and our remark)", "measured", "method"],
-        [[row["section"], row["name"], _claim_and_remark(row), row["measured"], row["method"]] for row in ordered],
+        ordered,
+        {**columns, "measured": "{measured}", "method": "{method}"},
         "Where the paper slips, the corrected statement is checked and the remark says what was wrong.",
         ["holds" if row["holds"] else "fails" for row in ordered],
     )
@@ -79,12 +78,12 @@ def _decay_claims(rows: Rows) -> list[Claim]:
     steepest = {"largest ratio of successive depths": max(ratios), "depths counted": len(decay)}
     bound = "Random tasks of MLT(d, 2) correlate with probability at most (1/3)(7/9)^(d-1), for every d."
     rule = "counted at small depths, and the proved rate of decay is at most 7/9 (else it fails at large ones)"
-    rate = next((row for row in rows if row["name"] == "decay-rate"), None)
+    rates = where(rows, name="decay-rate")
     numbers = {f"exact at d = {last['depth']}": last["exact"], "bound there": last["bound"]}
-    if rate:
-        numbers["rate of decay"] = rate["measured"]
+    if rates:
+        numbers["rate of decay"] = rates[0]["measured"]
     within = all(row["exact"] <= row["bound"] + 1e-12 for row in decay)
-    refuted = not within or (rate is not None and rate["holds"])  # proved: the rate is 19/24, which is more than 7/9
+    refuted = not within or any(row["holds"] for row in rates)  # proved: the rate is 19/24, which is more than 7/9
     return [
         judge(falls, max(ratios) < 0.8, steepest, "every ratio of successive depths is below 0.8"),
         judge(bound, False if refuted else None, numbers, rule),

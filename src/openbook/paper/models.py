@@ -11,22 +11,20 @@ import functools
 import hashlib
 import json
 import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from openbook.base.errors import InputError
 from openbook.base.files import file_hash
-from openbook.paper.experiment import TaughtModel
+from openbook.comparison.sweep import changed_settings
+from openbook.paper.experiment import Json, TaughtModel
+from openbook.training.config import RunConfig, TaskConfig
+from openbook.training.families import task_of
 from openbook.training.folder import RunFolder
+from openbook.training.resolve import STAGE_ONE, configured
+from openbook.training.settings import validated
 from openbook.training.shipped import shipped_readers
 
-if TYPE_CHECKING:
-    from openbook.training.config import RunConfig, TaskConfig
-
-Report = Callable[[float, str], None]  # share done, what is being done
 STRANGE_CODEBOOK = 1_000_003  # a codebook that no reader was taught
 TEXT_OF = {"student": "composite", "writer": "pairs", "speller": "letters"}  # how the rules of a reader are written
 DEEP = ("student-deep", "student-brief")  # configs of five levels
@@ -56,7 +54,7 @@ def reading_seconds(name: str) -> float:
     return 600.0 if (reading_task(name) or {}).get("task.depth", 0) > 3 else 70.0
 
 
-def reading_task(name: str) -> dict[str, Any] | None:
+def reading_task(name: str) -> Json | None:
     """The settings of `openbook prepare` that make the reader of this name; None if the name is that of a config."""
     if (shape := re.fullmatch(rf"({'|'.join(TEXT_OF)})-(\d+)-(\d+)", name)) is None:
         return None
@@ -108,10 +106,8 @@ class Models:
 
     def made_by(self, name: str) -> str:
         """The command that makes a reader, as far as it is known, and its weights."""
-        from openbook.comparison.sweep import changed_settings
-
         run, weights = RunFolder(self.reader(name)), self.identity(name)
-        if not run.finished or changed_settings(run, _as_made(run, self.reader_config(name))):
+        if not run.finished or changed_settings(run, as_made(run, self.reader_config(name))):
             return f"its weights are {weights}"
         return f"openbook prepare {' '.join(reader_flags(name))} (its weights are {weights})"
 
@@ -119,7 +115,7 @@ class Models:
         """The folder of a taught model."""
         return self.folder / f"{label(model)}-{short_hash([model.to_json(), self.identity(model.reader)])}"
 
-    def meaning(self, model: TaughtModel) -> dict[str, Any]:
+    def meaning(self, model: TaughtModel) -> Json:
         """The full settings of a taught model: those of the config or preset that it names may change with time.
 
         The path of its reader and settings at their default are left out, so that a new setting changes nothing.
@@ -127,86 +123,26 @@ class Models:
         settings = self.config(model).model_dump(mode="json", exclude_defaults=True)
         return {**settings, "model": {key: value for key, value in settings.get("model", {}).items() if key != "path"}}
 
-    def taught(self, model: TaughtModel) -> bool:
-        """Whether a taught model is there. One that was made with other settings is refused."""
-        from openbook.comparison.sweep import finished_as
-
-        run = RunFolder(self.place(model))
-        return finished_as(run, _as_made(run, self.config(model)))
-
-    def taught_at(self, model: TaughtModel) -> dict[str, Any] | None:
-        """The commit that taught a model, from its run: the one that measures its rows may be a later one."""
-        git: dict[str, Any] | None = RunFolder(self.place(model)).read("environment.json")["git"]
-        return git
-
-    def reads(self, name: str) -> bool:
-        """Whether a reader was made here and can read; its course may have ended without success."""
-        from openbook.comparison.sweep import finished_as
-
-        run = RunFolder(self.folder / name)
-        made = finished_as(run, _as_made(run, self.reader_config(name)))
-        return made and bool(run.read("result.json").get("capable", True))
-
     def config(self, model: TaughtModel) -> RunConfig:
         """The config of the run that teaches a model."""
-        from openbook.training.resolve import configured
-
         path = {"model.path": str(self.reader(model.reader))} if model.reader else {}
         return configured(model.base, [], {**path, **model.settings})
 
     def reader_config(self, name: str) -> RunConfig:
         """The config of the run that makes a reader."""
-        from openbook.training.resolve import STAGE_ONE, configured
-
         if (task := reading_task(name)) is None:
             return configured(name, [], {})
         return configured(None, [], task, STAGE_ONE["reading"])
 
-    def make_reader(self, name: str, report: Report) -> None:
-        """Teach a model to read, or go on with it."""
-        folder = self.folder / name
-        result = _train(self.reader_config(name), folder, report)
-        if not result.get("capable", True):
-            raise InputError(
-                f"{folder} cannot read: its accuracy with the book open is {result['accuracy']['open_book']:.3f}. Make "
-                f"one with another seed (`openbook prepare {' '.join(reader_flags(name))} --seed 1 --out FOLDER`) and "
-                "name it with --reader"
-            )
 
-    def teach(self, model: TaughtModel, report: Report) -> None:
-        """Teach a model, or go on with it."""
-        _train(self.config(model), self.place(model), report)
-
-
-def _train(config: RunConfig, folder: Path, report: Report) -> dict[str, Any]:
-    from openbook.comparison.sweep import start_or_resume
-
-    @contextmanager
-    def bar(description: str, total: int) -> Iterator[Callable[..., None]]:
-        done = 0.0
-
-        def advance(amount: float = 1, note: str | None = None) -> None:
-            nonlocal done
-            done += amount
-            report(min(1.0, done / max(1, total)), description)
-
-        yield advance
-
-    return start_or_resume(config, folder, bar)
-
-
-def _as_made(run: RunFolder, config: RunConfig) -> RunConfig:
+def as_made(run: RunFolder, config: RunConfig) -> RunConfig:
     """A config with what may differ as a run has it: where its model lies, and for a reading course `training`."""
-    from openbook.training.config import RunConfig
-    from openbook.training.settings import validated
-
     if not run.finished:
         return config
     made_with = validated(RunConfig, run.read("config.json"))
-    same = {"model": config.model.model_copy(update={"path": made_with.model.path})}
-    return config.model_copy(
-        update={**same, **({"training": made_with.training} if config.reading is not None else {})}
-    )
+    same: Json = {"model": config.model.model_copy(update={"path": made_with.model.path})}
+    same |= {"training": made_with.training} if config.reading is not None else {}
+    return config.model_copy(update=same)
 
 
 def weights_of(path: Path) -> Path:
@@ -216,8 +152,6 @@ def weights_of(path: Path) -> Path:
 
 def name_of(path: Path) -> str | None:
     """The name of a student's folder, as student-3-8; None if it holds no student."""
-    from openbook.training.families import task_of
-
     task = task_of(path) if weights_of(path).exists() else None
     kinds = {text: kind for kind, text in TEXT_OF.items()}
     return f"{kinds[task['text']]}-{task['depth']}-{task['chars']}" if task else None
@@ -225,9 +159,6 @@ def name_of(path: Path) -> str | None:
 
 def unmet_task(path: Path) -> TaskConfig | None:
     """A student's task with a codebook that no experiment teaches; other models name their task themselves."""
-    from openbook.training.config import TaskConfig
-    from openbook.training.families import task_of
-
     task = task_of(path)
     return TaskConfig(**task, codebook=STRANGE_CODEBOOK) if task else None
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from openbook.base.intervals import mean_interval
+from openbook.paper.drawing import grouped, where
 from openbook.paper.experiment import Rows
 
 WIDEST = 4  # a line between sizes that are further apart than this many times is no measurement
@@ -14,22 +15,32 @@ WIDEST = 4  # a line between sizes that are further apart than this many times i
 
 @dataclass(frozen=True)
 class Need:
-    """Samples that a curve of accuracies by size needs: more than `above`, and `enough` do.
+    """Samples that a curve of accuracies by size needs, or how many times as many as another's: bounds and a point.
 
-    `above` is None for a curve that starts over the threshold, and `enough` for one that never gets there.
+    More than `above`, which is None for a curve that starts over the threshold. `enough` do: None for one that never
+    gets there. `between` is where straight lines over the logarithm of sizes pass, if curves have both ends.
     """
 
-    above: float | None
-    enough: float | None
-    between: float | None  # where a straight line over the logarithm of sizes passes, if it has both ends
+    above: float | None = None
+    enough: float | None = None
+    between: float | None = None
 
     @property
     def width(self) -> float:
-        """How many times the one is the other: what a number in between can be off by."""
+        """How many times the one bound is the other: what a number in between can be off by."""
         return math.inf if self.above is None or self.enough is None else self.enough / self.above
 
+    def times(self, fast: Need) -> Need:
+        """How many times as many this is as what a faster curve needs on the same seed."""
+        pairs = ((self.above, fast.enough), (self.enough, fast.above), (self.between, fast.between))
+        return Need(*(None if a is None or b is None else a / b for a, b in pairs))
 
-UNKNOWN = Need(None, None, None)
+    def __str__(self) -> str:
+        if self.above is not None and self.enough is not None:
+            return f"{self.above:.1f} to {self.enough:.1f}"
+        if self.above is not None:
+            return f"more than {self.above:.1f}"
+        return "its sizes do not tell" if self.enough is None else f"less than {self.enough:.1f}"
 
 
 def needed(accuracies: Mapping[float, float], threshold: float) -> Need:
@@ -38,35 +49,11 @@ def needed(accuracies: Mapping[float, float], threshold: float) -> Need:
     for size, accuracy in sorted(accuracies.items()):
         if accuracy >= threshold:
             if before is None:
-                return Need(None, size, None)
+                return Need(enough=size)
             share = (threshold - before[1]) / (accuracy - before[1])
             return Need(before[0], size, math.exp(math.log(before[0]) + share * math.log(size / before[0])))
         before = (size, accuracy)
-    return Need(before[0] if before else None, None, None)
-
-
-@dataclass(frozen=True)
-class Times:
-    """How many times as many one curve needs as another on one seed: more than `above`, and less than `below`.
-
-    `between` is where straight lines over the logarithm of sizes pass, if both curves have both ends.
-    """
-
-    above: float | None
-    below: float | None
-    between: float | None
-
-    @classmethod
-    def of(cls, slow: Need, fast: Need) -> Times:
-        pairs = ((slow.above, fast.enough), (slow.enough, fast.above), (slow.between, fast.between))
-        return cls(*(None if a is None or b is None else a / b for a, b in pairs))
-
-    def __str__(self) -> str:
-        if self.above is not None and self.below is not None:
-            return f"{self.above:.1f} to {self.below:.1f}"
-        if self.above is not None:
-            return f"more than {self.above:.1f}"
-        return "its sizes do not tell" if self.below is None else f"less than {self.below:.1f}"
+    return Need(above=before[0] if before else None)
 
 
 @dataclass(frozen=True)
@@ -79,20 +66,23 @@ class Ratio:
     tried. How far apart sizes are is not in its interval.
     """
 
-    seeds: dict[int, Times]
+    seeds: dict[int, Need]
     mean: float | None = None
     low: float | None = None
     high: float | None = None
 
     @property
     def least(self) -> float | None:
-        bounds = [times.above for times in self.seeds.values() if times.above is not None]
-        return min(bounds) if bounds and len(bounds) == len(self.seeds) else None
+        return self._outer("above", min)
 
     @property
     def most(self) -> float | None:
-        bounds = [times.below for times in self.seeds.values() if times.below is not None]
-        return max(bounds) if bounds and len(bounds) == len(self.seeds) else None
+        return self._outer("enough", max)
+
+    def _outer(self, bound: str, pick: Callable[[list[float]], float]) -> float | None:
+        """The outermost of all seeds' bounds; None while one has none."""
+        bounds = [getattr(times, bound) for times in self.seeds.values()]
+        return None if not bounds or None in bounds else pick(bounds)
 
     def __str__(self) -> str:
         count = "one seed" if len(self.seeds) == 1 else f"{len(self.seeds)} seeds"
@@ -107,12 +97,9 @@ class Ratio:
 
 def ratio(rows: Rows, slow: str, fast: str, threshold: float) -> Ratio:
     """Samples that `slow` needs against those that `fast` needs. A seed that only one of them has is not left out."""
-    needs = {name: _needs_by_seed(rows, name, threshold) for name in (slow, fast)}
-    pairs = {
-        seed: (needs[slow].get(seed, UNKNOWN), needs[fast].get(seed, UNKNOWN))
-        for seed in {**needs[slow], **needs[fast]}
-    }
-    seeds = {seed: Times.of(*pair) for seed, pair in pairs.items()}
+    slower, faster = (_needs_by_seed(rows, name, threshold) for name in (slow, fast))
+    pairs = {seed: (slower.get(seed, Need()), faster.get(seed, Need())) for seed in {**slower, **faster}}
+    seeds = {seed: need.times(other) for seed, (need, other) in pairs.items()}
     values = [math.log(times.between) for times in seeds.values() if times.between]
     if not seeds or len(values) < len(seeds) or not all(map(_alike, zip(*pairs.values(), strict=True))):
         return Ratio(seeds)
@@ -128,8 +115,5 @@ def _alike(needs: tuple[Need, ...]) -> bool:
 
 
 def _needs_by_seed(rows: Rows, name: str, threshold: float) -> dict[int, Need]:
-    curves: dict[int, dict[float, float]] = {}
-    for row in rows:
-        if row["curve"] == name:
-            curves.setdefault(row["seed"], {})[row["samples"]] = row["accuracy"]
-    return {seed: needed(accuracies, threshold) for seed, accuracies in curves.items()}
+    by_seed = grouped(where(rows, curve=name), "seed")
+    return {seed: needed({row["samples"]: row["accuracy"] for row in runs}, threshold) for seed, runs in by_seed}

@@ -5,17 +5,17 @@ from __future__ import annotations
 import json
 import shlex
 from pathlib import Path
-from typing import Any
 
 from markupsafe import Markup
 
 from openbook.base.files import write_json
-from openbook.figures import Chart, Table, save
+from openbook.figures import Chart, save
 from openbook.paper import select
-from openbook.paper.experiment import SCALES, Experiment
+from openbook.paper.drawing import Columns, tabled
+from openbook.paper.experiment import SCALES, Experiment, Json
 from openbook.paper.reproduce import Reproduction, load_studies
 from openbook.paper.results import Results
-from openbook.paper.stepping import steps_of
+from openbook.paper.translation import steps_of
 from openbook.report.page import Page, PageSection, commands, paragraphs, write
 
 TITLE = "Context-enhanced learning, reproduced"
@@ -27,16 +27,19 @@ NOTICED = 6  # failures that are listed above the contents; all are listed with 
 def write_page(plan: Reproduction, failed: dict[str, str] | None = None) -> Path:
     """Draw what is there, name what is missing, and return the page's path."""
     failures = failed or {}
-    results = {experiment.name: plan.results(experiment) for experiment in plan.experiments}
-    sections = [_section(plan, experiment, results[experiment.name], failures) for experiment in plan.experiments]
+    results = [
+        (experiment, plan.results(experiment), len(plan.row_jobs(experiment))) for experiment in plan.experiments
+    ]
+    sections = [_section(plan, *result, failures) for result in results]
+    units = [unit for _, result, _ in results for unit in result.units]
     claims = [claim for section in sections for claim in section.claims]
-    units = [unit for result in results.values() for unit in result.units]
-    counted = {verdict: sum(claim.verdict == verdict for claim in claims) for verdict in VERDICTS}
     seconds = sum(unit["cpu_seconds"] for unit in units)
-    incomplete = [
-        f"{experiment.title}: {there} of {wanted} units are there."
-        for experiment in plan.experiments
-        if (there := len(results[experiment.name].units)) < (wanted := len(plan.row_jobs(experiment)))
+    verdicts = [(str(sum(claim.verdict == it for claim in claims)), words) for it, words in VERDICTS.items()]
+    took = f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s"
+    notices = [
+        f"{experiment.title}: {len(result.units)} of {wanted} units are there."
+        for experiment, result, wanted in results
+        if len(result.units) < wanted
     ]
     page = Page(
         title=TITLE,
@@ -45,11 +48,8 @@ def write_page(plan: Reproduction, failed: dict[str, str] | None = None) -> Path
         sections=sections,
         again=_again(plan),
         foot=_foot(units),
-        counts=[
-            *((str(count), VERDICTS[verdict]) for verdict, count in counted.items()),
-            (f"{seconds / 60:.0f} min" if seconds >= 90 else f"{seconds:.0f} s", "of CPU for the measurements"),
-        ],
-        notices=incomplete + [f"{key} failed: {why}" for key, why in list(failures.items())[:NOTICED]],
+        counts=[*verdicts, (took, "of CPU for the measurements")],
+        notices=notices + [f"{key} failed: {why}" for key, why in list(failures.items())[:NOTICED]],
         claims=claims,
     )
     return write(page, plan.out / "index.html")
@@ -79,7 +79,7 @@ def draw_published(experiment: Experiment, folder: Path) -> list[Path]:
     """The chart of published rows, drawn from NAME.json as NAME.svg; nothing where the experiment has no such chart."""
     units = json.loads((folder / f"{experiment.name}.json").read_text(encoding="utf-8")).get("units", [])
     rows = [row for unit in units for row in unit["rows"]]
-    charts = [item for item in experiment.draw(rows) if isinstance(item, Chart)] if rows else []
+    charts = [item for item in experiment.figures(rows) if isinstance(item, Chart)]
     for chart in (chart for chart in charts if chart.name == experiment.name):
         save(chart, folder / f"{experiment.name}.svg")
         return [folder / f"{experiment.name}.svg"]
@@ -110,10 +110,10 @@ def _lead(plan: Reproduction) -> Markup:
     )
 
 
-def _section(plan: Reproduction, experiment: Experiment, result: Results, failed: dict[str, str]) -> PageSection:
-    wanted = len(plan.row_jobs(experiment))
-    command = experiment.command(plan.scale)
-    where = f" --out {shlex.quote(str(plan.out))}"
+def _section(
+    plan: Reproduction, experiment: Experiment, result: Results, wanted: int, failed: dict[str, str]
+) -> PageSection:
+    command, where = experiment.command(plan.scale), f" --out {shlex.quote(str(plan.out))}"
     notices = [f"A result file is damaged and was left out: {line}." for line in result.damaged]
     if missing := wanted - len(result.units):
         notices.append(f"{missing} of {wanted} units are missing; to have them: {command}{where}")
@@ -126,34 +126,41 @@ def _section(plan: Reproduction, experiment: Experiment, result: Results, failed
         differs=experiment.differs if plan.scale != "paper" else "",
         notices=notices,
         steps=steps_of(result.rows) if experiment.name == "translation" else [],
-        figures=experiment.draw(result.rows) if result.rows else [],
+        figures=experiment.figures(result.rows),
         claims=plan.claims_of(experiment),
-        provenance=_provenance(result.units) if result.units else None,
+        provenance=tabled("provenance", "Units of this experiment", result.units, PROVENANCE) if result.units else None,
         command=f"{command} --again{where}",
     )
 
 
-def _provenance(units: list[dict[str, Any]]) -> Table:
-    rows = []
-    for unit in units:
-        values = {key: value for key, value in unit["config"].items() if not isinstance(value, list | dict)}
-        config = ", ".join(f"{key} {value}" for key, value in values.items()) or "all"
-        models = ", ".join([*unit.get("models", []), *(f"reader {name}" for name in unit.get("readers", {}).values())])
-        file = f"rows/{unit['experiment']}/{unit['file']}"
-        rows.append([config, f"{unit['cpu_seconds']:.1f}", models, _commits(unit), file, unit["sha256"][:12]])
-    header = ["config", "CPU s", "models", "commit", "file", "SHA-256"]
-    return Table("provenance", "Units of this experiment", header, rows)
+def _config(unit: Json) -> str:
+    values = {key: value for key, value in unit["config"].items() if not isinstance(value, list | dict)}
+    return ", ".join(f"{key} {value}" for key, value in values.items()) or "all"
 
 
-def _commits(unit: dict[str, Any]) -> str:
+def _models(unit: Json) -> str:
+    return ", ".join([*unit.get("models", []), *(f"reader {name}" for name in unit.get("readers", {}).values())])
+
+
+def _commits(unit: Json) -> str:
     """Which commit measured a unit's rows, and which taught its models if that was another."""
     measured = _commit(unit["environment"].get("git"))
     taught = sorted({_commit(git) for git in unit.get("taught_at", [])} - {measured})
     return f"{measured}, taught at {' and '.join(taught)}" if taught else measured
 
 
-def _commit(git: dict[str, Any] | None) -> str:
+def _commit(git: Json | None) -> str:
     return f"{git['commit'][:10]}{' with changes' if git['changed'] else ''}" if git else "installed package"
+
+
+PROVENANCE: Columns = {
+    "config": _config,
+    "CPU s": "{cpu_seconds:.1f}",
+    "models": _models,
+    "commit": _commits,
+    "file": "rows/{experiment}/{file}",
+    "SHA-256": "{sha256:.12}",
+}
 
 
 def _again(plan: Reproduction) -> Markup:
@@ -168,15 +175,14 @@ def _again(plan: Reproduction) -> Markup:
     )
 
 
-def _foot(units: list[dict[str, Any]]) -> Markup:
+def _foot(units: list[Json]) -> Markup:
     """Machine and versions, as the units wrote them down."""
     if not units:
         return paragraphs("No unit is finished.")
-    machines, versions, commits = set(), set(), set()
-    for env in (unit["environment"] for unit in units):
-        machines.add(f"{env['system']} {env['machine']}, {env['cores']} cores, Python {env['python']}")
-        versions.add(", ".join(f"{name} {version}" for name, version in env["versions"].items() if version))
-        commits.add((env.get("git") or {}).get("commit", "installed package")[:10])
+    envs = [unit["environment"] for unit in units]
+    machines = {f"{env['system']} {env['machine']}, {env['cores']} cores, Python {env['python']}" for env in envs}
+    versions = {", ".join(f"{name} {version}" for name, version in env["versions"].items() if version) for env in envs}
+    commits = {(env.get("git") or {}).get("commit", "installed package")[:10] for env in envs}
     return paragraphs(
         f"Measured on {'; '.join(sorted(machines))}.",
         f"Versions: {'; '.join(sorted(versions))}.",

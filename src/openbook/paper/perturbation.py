@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
-from typing import Any
-
 from openbook.figures.charts import Chart, Heatmap, Table
-from openbook.paper.experiment import Experiment, Rows, Scale, Unit
-from openbook.paper.models import Models
+from openbook.paper.drawing import grouped
+from openbook.paper.experiment import Experiment, Json, Rows, Scale, Unit
+from openbook.paper.models import Models, unmet_task
 from openbook.paper.published import published
 from openbook.probes.draw import by_unused, json_of, numbered, perturb_chart, perturb_table
 from openbook.report.claims import Claim, judge, unmeasured
@@ -24,9 +22,8 @@ def units(scale: Scale) -> list[Unit]:
     return [Unit({"rules": 10, "samples": samples, "readers": ["student-3-8"]}, seconds=0.35 * samples)]
 
 
-def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
+def run(config: Json, models: Models) -> list[Json]:
     """The maps of a reader on a codebook that it has not met."""
-    from openbook.paper.models import unmet_task
     from openbook.probes.perturb import perturb_map
     from openbook.probes.subject import open_even
 
@@ -39,29 +36,21 @@ def draw(rows: Rows) -> list[Chart | Table]:
     return [figure for row in rows for figure in (_summary(row), perturb_chart(row), perturb_table(row))]
 
 
-def _summary(row: dict[str, Any]) -> Chart:
+def _summary(row: Json) -> Chart:
     """The largest change at any place by layer, as a share of the phrasebook's largest: ours and the published."""
     ours = [[max(layer) / max(1e-12, section["largest"]) for layer in section["map"]] for section in row["sections"]]
-    changes: dict[int, list[float]] = {}
-    for line in published("perturbation"):
-        changes.setdefault(line["phrasebook"], []).append(line["change"])
-    theirs = [[change / max(values) for change in values] for values in changes.values()]
+    changes = [[line["change"] for line in lines] for _, lines in grouped(published("perturbation"), "phrasebook")]
+    theirs = [[change / max(values) for change in values] for values in changes]
+    layers = numbered(len(theirs[0]) - 1, first=0)
     first = ", ".join(f"{s['name']} from layer {s['first_large_layer']}" for s in row["sections"])
+    title, place = "Published: Llama-3.2-3B, MLT(5, 8)", "layer (0 is the embedding)"
     return Chart(
         "perturbation",
         "Which layers change when a phrasebook is changed",
         f"Large changes begin: {first}.",
         [
             Heatmap("Ours", ours, "layer", "phrasebook", numbered(row["layers"]), numbered(len(ours))),
-            Heatmap(
-                "Published: Llama-3.2-3B, MLT(5, 8)",
-                theirs,
-                "layer (0 is the embedding)",
-                "phrasebook",
-                numbered(len(theirs[0]) - 1, first=0),
-                numbered(len(theirs)),
-                published=True,
-            ),
+            Heatmap(title, theirs, place, "phrasebook", layers, numbered(len(theirs)), published=True),
         ],
         "Largest change of a layer's output at any place, as a share of the phrasebook's largest. Left: ours. "
         "Right: published, and not ours.",
@@ -76,9 +65,7 @@ def claims(rows: Rows) -> list[Claim]:
     if not rows:
         return [unmeasured(order, rule, "no reader was probed"), unmeasured(unused, bound, "no reader was probed")]
     begins = {row["model"]: [section["first_large_layer"] for section in row["sections"]] for row in rows}
-    ordered = all(
-        None not in layers and all(a < b for a, b in itertools.pairwise(layers)) for layers in begins.values()
-    )
+    ordered = all(None not in layers and layers == sorted(set(layers)) for layers in begins.values())
     layers = {f"first layers, {name}": ", ".join(map(str, firsts)) for name, firsts in begins.items()}
     shares = {row["model"]: f"at most {by_unused(row):.1%} of the change by used rules" for row in rows}
     negligible = all(by_unused(row) < NEGLIGIBLE for row in rows)

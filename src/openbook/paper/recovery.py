@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from openbook.audit.statistics import harmonic_share
 from openbook.figures.charts import Chart, Table
-from openbook.paper.curricula import llama, student
-from openbook.paper.experiment import Experiment, Rows, Scale, TaughtModel, Unit
+from openbook.paper.curricula import taught
+from openbook.paper.drawing import where
+from openbook.paper.experiment import Experiment, Json, Rows, Scale, TaughtModel, Unit
 from openbook.paper.models import Models
 from openbook.paper.published import published
 from openbook.report.claims import Claim, judge, unmeasured
@@ -28,12 +28,12 @@ def units(scale: Scale) -> list[Unit]:
         return []
     if scale == "paper":
         runs = dict.fromkeys((r["curriculum"], r["samples"], r["chars"]) for r in published("recovery"))
-        return [_asked_unit(name, n, chars, 5, llama(name, n, chars), 7200.0) for name, n, chars in runs]
+        return [_asked_unit(name, n, chars, 5, taught(scale, name, n, chars=chars), 7200.0) for name, n, chars in runs]
     names = ("anneal",) if scale == "laptop" else ("anneal", "fixed:0.2", "no-context")
     sizes = (3000,) if scale == "laptop" else (3000, 6000)
     asked = [_asked_unit(name, n, 8, 2, writer(name, n), 15 + 0.025 * n) for name in names for n in sizes]
     arms = {"trained": "anneal", "without": "no-context", "decoy": "wrong-context"}
-    learned = [student(scale, name, 4000) for name in arms.values()]
+    learned = [taught(scale, name, 4000) for name in arms.values()]
     behaviour = {"subject": "behaviour", "curve": "anneal", "samples": 4000, "learned": learned}
     return [*asked, Unit({**behaviour, "readers": ["student-3-8"], "arms": list(arms)}, seconds=30.0)]
 
@@ -50,11 +50,11 @@ def writer(curriculum: str, samples: int) -> TaughtModel:
     return TaughtModel(WRITER, settings | gentle)
 
 
-def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
+def run(config: Json, models: Models) -> list[Json]:
     return _asked_rows(config, models) if config["subject"] == "text" else _behaviour_rows(config, models)
 
 
-def _asked_rows(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
+def _asked_rows(config: Json, models: Models) -> list[Json]:
     """The paper's table: rules asked for as text, on the trained model and four controls (which are trained here).
 
     Rows of completion, and as "likelihood" those of exposure and membership.
@@ -77,7 +77,7 @@ def _asked_rows(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
     return [{**row, **shared, "arm_closed": closed[row["arm"]]} for row in rows]
 
 
-def _behaviour_rows(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
+def _behaviour_rows(config: Json, models: Models) -> list[Json]:
     """What the skill itself gives away: the student and its controls, attacked through questions alone."""
     from openbook.audit.arms import config_of
     from openbook.audit.attack import AuditConfig
@@ -94,7 +94,7 @@ def _behaviour_rows(config: dict[str, Any], models: Models) -> list[dict[str, An
 
 
 def draw(rows: Rows) -> list[Chart | Table]:
-    asked, likelihood, behaviour = ([r for r in rows if r["subject"] == s] for s in ("text", "likelihood", "behaviour"))
+    asked, likelihood, behaviour = (where(rows, subject=subject) for subject in ("text", "likelihood", "behaviour"))
     tables = [_asked_table(asked), _arms_table(asked, likelihood), _published_table()] if asked else []
     return [*tables, *([_behaviour_table(behaviour)] if behaviour else [])]
 
@@ -109,18 +109,18 @@ def _percent(value: float | None) -> str:
     return "" if value is None else f"{value:.2%}"
 
 
-def _name(row: dict[str, Any]) -> str:
+def _name(row: Json) -> str:
     return f"MLT({row['depth']}, {row['chars']}), {row['curve']}, {row['samples']:,}"
 
 
 def _asked_table(rows: Rows) -> Table:
     """The paper's table: curricula, sample sizes and filters, for the trained models alone."""
-    trained = [row for row in rows if row["arm"] == "trained"]
-    alone = {(_name(r), r["filter"]): r["greedy"] for r in trained if r["context"] == "alone"}
+    trained = where(rows, arm="trained")
+    alone = {(_name(r), r["filter"]): r["greedy"] for r in where(trained, context="alone")}
     cells = [
         (_name(r), f"{r['closed']:.3f}", r["filter"], *(r.get(key) for key in RATES),
          alone.get((_name(r), r["filter"])), r["chance"], r["elimination"])
-        for r in trained if r["context"] == "in the book"
+        for r in where(trained, context="in the book")
     ]  # fmt: skip
     header = "run | closed book | filter | greedy, hidden levels | greedy, last | sampled, hidden levels"
     note = (
@@ -133,8 +133,7 @@ def _asked_table(rows: Rows) -> Table:
 
 def _arms_table(asked: Rows, likelihood: Rows) -> Table:
     """Every model of every audit by one measure of each attack; a star marks what was caught."""
-    bare = [row for row in asked if row["filter"] == "no filter"]
-    alone = {(_name(r), r["arm"]): r["greedy"] for r in bare if r["context"] == "alone"}
+    alone = {(_name(r), r["arm"]): r["greedy"] for r in where(asked, filter="no filter", context="alone")}
     measured = {}
     for r in likelihood:
         value = f"{r['rate']:.3f}" if r["metric"] == "AUC" else _percent(r["rate"])
@@ -143,7 +142,7 @@ def _arms_table(asked: Rows, likelihood: Rows) -> Table:
     cells = [
         (_name(r), ARMS[r["arm"]], f"{r.get('arm_closed', r['closed']):.3f}", r["greedy"],
          alone.get((_name(r), r["arm"])), *(measured.get((_name(r), r["arm"], *key)) for key in shown), r["verdict"])
-        for r in bare if r["context"] == "in the book"
+        for r in where(asked, filter="no filter", context="in the book")
     ]  # fmt: skip
     header = "run | model | closed book | completed, in the book | completed, alone | ranked first, alone"
     note = "A star: above guessing, elimination and every control by more than 1 %, at an error level of 5 % over all "
@@ -184,11 +183,10 @@ def claims(rows: Rows) -> list[Claim]:
         "the audit's verdict over completion, exposure and membership: no attack beats guessing, elimination and "
         "every control by more than 1 %, while the positive control is caught (else unclear)"
     )
-    asked = [row for row in rows if row["subject"] == "text"]
-    if not asked:
+    if not (asked := where(rows, subject="text")):
         return [unmeasured(claim, threshold, "no model that writes text was audited")]
-    bare = [r for r in asked if (r["context"], r["filter"]) == ("in the book", "no filter")]
-    greedy = {arm: [r["greedy"] for r in bare if r["arm"] == arm] for arm in ("trained", "positive")}
+    bare = where(asked, context="in the book", filter="no filter")
+    greedy = {arm: [r["greedy"] for r in where(bare, arm=arm)] for arm in ("trained", "positive")}
     numbers = {f"greedy at most, {ARMS[arm]}": _percent(max(rates, default=None)) for arm, rates in greedy.items()}
     numbers |= {"a guess": _percent(asked[0]["chance"]), "elimination": _percent(asked[0]["elimination"])}
     numbers |= {f"{_name(r)}, closed book": f"{r['closed']:.3f}" for r in bare}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import math
+from dataclasses import replace
+from functools import partial
 
-from openbook.figures.charts import Axis, Chart, Level, Panel, Series, Table, share
-from openbook.paper.curricula import CURVES, deep_student, llama, student
-from openbook.paper.experiment import Experiment, Rows, Scale, TaughtModel, Unit
+from openbook.figures.charts import Axis, Chart, Level, Panel, Table, share
+from openbook.paper.curricula import CURVES, deep_student, taught
+from openbook.paper.drawing import curve, mean_by, where
+from openbook.paper.experiment import Experiment, Json, Rows, Scale, TaughtModel, Unit
 from openbook.paper.models import Models
 from openbook.paper.sample_efficiency import SAMPLES
 from openbook.report.claims import Claim, judge, unmeasured
@@ -24,11 +26,9 @@ KEPT = ("book", "open", "pieces", "samples", "accuracy", "low", "high", "chance"
 
 
 def units_of_three_levels(scale: Scale) -> list[Unit]:
-    if scale == "paper":
-        return _units({name: llama(name, 100_000, 8) for name in CURVES}, "llama-3b-stage1-n8")
-    if scale == "smoke":
-        return _units({name: student(scale, name, 32) for name in ("anneal", "no-context")}, None)
-    return _units({name: student(scale, name, 4000) for name in CURVES}, "student-3-8")
+    names = ("anneal", "no-context") if scale == "smoke" else CURVES
+    samples, reader = {"smoke": (32, None), "paper": (100_000, "llama-3b-stage1-n8")}.get(scale, (4000, "student-3-8"))
+    return _units({name: taught(scale, name, samples) for name in names}, reader)
 
 
 def units_of_five_levels(scale: Scale) -> list[Unit]:
@@ -39,14 +39,12 @@ def units_of_five_levels(scale: Scale) -> list[Unit]:
 
 
 def _units(models: dict[str, TaughtModel], reader: str | None, seconds: float = 7.0) -> list[Unit]:
-    units = [Unit({"model": name, "exam": 256, "learned": [model]}, seconds) for name, model in models.items()]
-    if reader is not None:
-        before = {"model": READER, "exam": 256, "learned": [models["anneal"]], "readers": [reader]}
-        units.insert(0, Unit(before, seconds))
-    return units
+    before = [{"model": READER, "exam": 256, "learned": [models["anneal"]], "readers": [reader]}] if reader else []
+    after = [{"model": name, "exam": 256, "learned": [model]} for name, model in models.items()]
+    return [Unit(config, seconds) for config in [*before, *after]]
 
 
-def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
+def run(config: Json, models: Models) -> list[Json]:
     """The exam with the book closed, partly open, open and wrong.
 
     The reader sits that of the annealed model, and one in which every string comes with a codebook of its own.
@@ -63,54 +61,50 @@ def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
     if config["model"] == READER:
         model, _ = load_placed(str(models.reader(config["readers"][0])), settings.model.dtype)
     exam = examine(model, encoder, source, settings.curriculum, SHARES, True, count, settings.seed)
-    rows = [{**labels, **{key: getattr(row, key) for key in KEPT}} for row in exam]
     if config["model"] == READER:
         fresh = task_source(settings.task.model_copy(update={"codebook": "fresh"}), count, EXAM_START)
         encoder = encoder_for(settings, encoder.tokenizer, fresh, settings.training.max_length or window_of(model))
-        (row,) = examine(model, encoder, fresh, settings.curriculum, (1.0,), False, count, settings.seed)
-        rows.append({**labels, **{key: getattr(row, key) for key in KEPT}, "book": FRESH})
-    return rows
+        found = examine(model, encoder, fresh, settings.curriculum, (1.0,), False, count, settings.seed)
+        exam += [replace(row, book=FRESH) for row in found]
+    return [{**labels, **{key: getattr(row, key) for key in KEPT}} for row in exam]
 
 
-def _label(name: str) -> str:
-    return "Before: can read, knows nothing" if name == READER else CURVES[name].label
+def _look(name: str) -> tuple[str, int]:
+    return ("Before: can read, knows nothing", 7) if name == READER else (CURVES[name].label, CURVES[name].colour)
 
 
 def draw(rows: Rows, name: str) -> list[Chart | Table]:
-    if not rows:
-        return []
-    models = list(dict.fromkeys(row["model"] for row in rows))
-    series, cells = [], []
-    for model in models:
-        right = sorted((r for r in rows if r["model"] == model and r["book"] == "right"), key=lambda r: r["open"])
-        colour = 7 if model == READER else CURVES[model].colour
-        points = [(row["open"], row["accuracy"]) for row in right]
-        series.append(Series(_label(model), points, colour, [(row["low"], row["high"]) for row in right]))
-        others = [next((r for r in rows if r["model"] == model and r["book"] == book), None) for book in OTHER_BOOKS]
-        cells.append([_label(model), *(f"{row['accuracy']:.1%}" if row else "" for row in [*right, *others])])
-    alt = ", ".join(
-        f"{_label(model)}: {_accuracy(rows, model, 0):.0%} closed and {_accuracy(rows, model, 1):.0%} open"
-        for model in models
-    )
-    panel = Panel(
-        f"MLT({rows[0]['depth']}, {rows[0]['chars']}), right book",
+    series, cells, ends = [], [], []
+    for model in dict.fromkeys(row["model"] for row in rows):
+        label, colour = _look(model)
+        own = where(rows, model=model)
+        right = mean_by(where(own, book="right"), "open")
+        others = [_accuracy(own, model, 1, book) for book in OTHER_BOOKS]
+        series.append(curve(label, colour, where(own, book="right"), "open"))
+        cells.append([label, *(f"{value:.1%}" if value == value else "" for value in [*right.values(), *others])])
+        closed, opened = _accuracy(rows, model, 0), _accuracy(rows, model, 1)
+        ends.append(f"{label}: {closed:.0%} closed and {opened:.0%} open")
+    x, chance = (
         Axis("share of the book that is open", form="percent", low=0, high=1),
-        share("accuracy"),
-        series,
-        [Level(rows[0]["chance"], "chance")],
+        Level(rows[0]["chance"], "chance"),
     )
+    title = f"MLT({rows[0]['depth']}, {rows[0]['chars']}), right book"
     shares = sorted({row["open"] for row in rows})
     header = ["model", *(f"{share:.0%} open" for share in shares), *OTHER_BOOKS.values()]
-    note = "256 new strings for each point; intervals are clustered by string."
     return [
-        Chart(name, "How much the models lean on the book", f"Accuracy: {alt}.", [panel], note),
+        Chart(
+            name,
+            "How much the models lean on the book",
+            f"Accuracy: {', '.join(ends)}.",
+            [Panel(title, x, share("accuracy"), series, [chance])],
+            "256 new strings for each point; intervals are clustered by string.",
+        ),
         Table(f"{name}-table", "The same in numbers", header, cells),
     ]
 
 
 def _accuracy(rows: Rows, name: str, share: float, book: str = "right") -> float:
-    keys = (name, share, book)
-    return next((r["accuracy"] for r in rows if (r["model"], r["open"], r["book"]) == keys), float("nan"))
+    return next((row["accuracy"] for row in where(rows, model=name, open=share, book=book)), math.nan)
 
 
 def claims(rows: Rows) -> list[Claim]:
@@ -124,7 +118,7 @@ def _capable(rows: Rows) -> Claim:
         f"the reader: {CAPABLE:.0%} or more with the book open, one codebook for all strings or one for each; within "
         f"{GUESS:.0%} of chance with it closed"
     )
-    if not any(row["model"] == READER for row in rows):
+    if not where(rows, model=READER):
         return unmeasured(claim, threshold, "no reader was examined")
     closed, opened, fresh = (_accuracy(rows, READER, *where) for where in ((0,), (1,), (1, FRESH)))
     chance = rows[0]["chance"]
@@ -136,30 +130,31 @@ def _capable(rows: Rows) -> Claim:
 def _independent(rows: Rows) -> Claim:
     claim = "After context-enhanced learning the capability no longer depends on the book."
     threshold = f"annealing: closed and open book at most {INDEPENDENT:.0%} apart, both {LEARNED:.0%} or more"
-    if not any(row["model"] == "anneal" for row in rows):
+    if not where(rows, model="anneal"):
         return unmeasured(claim, threshold, "no annealed model was examined")
     closed, opened = _accuracy(rows, "anneal", 0), _accuracy(rows, "anneal", 1)
     numbers = {"open": round(opened, 3), "closed": round(closed, 3), "chance": rows[0]["chance"]}
     return judge(claim, min(closed, opened) >= LEARNED and abs(opened - closed) <= INDEPENDENT, numbers, threshold)
 
 
-def _experiment(name: str, title: str, story: str, units: Callable[[Scale], list[Unit]]) -> Experiment:
-    # Version 2: the reader sits an exam of many codebooks.
-    where = "Sections 2.4 and 3.2; no figure"
-    return Experiment(name, title, where, story, units, run, lambda rows: draw(rows, name), claims, version=2)
-
-
-THREE_LEVELS = _experiment(
-    "context-reliance",
-    "How much the models lean on the book",
-    "The exam with the book closed, a quarter, half, three quarters and fully open, and with a wrong book. A "
+THREE_LEVELS = Experiment(
+    name="context-reliance",
+    title="How much the models lean on the book",
+    paper="Sections 2.4 and 3.2; no figure",
+    story="The exam with the book closed, a quarter, half, three quarters and fully open, and with a wrong book. A "
     "reader rises from chance to certainty as the book opens. A model that has internalised the book is flat at the "
     "top; one that was always shown the book stays a reader. The wrong book shows whom the model believes.",
-    units_of_three_levels,
+    units=units_of_three_levels,
+    run=run,
+    draw=partial(draw, name="context-reliance"),
+    claims=claims,
+    version=2,  # the reader sits an exam of many codebooks
 )
-FIVE_LEVELS = _experiment(
-    "context-reliance-five-levels",
-    "How much they lean on five books of ten characters",
-    "The same exam of the models that were taught five levels with alphabets of ten.",
-    units_of_five_levels,
+FIVE_LEVELS = replace(
+    THREE_LEVELS,
+    name="context-reliance-five-levels",
+    title="How much they lean on five books of ten characters",
+    story="The same exam of the models that were taught five levels with alphabets of ten.",
+    units=units_of_five_levels,
+    draw=partial(draw, name="context-reliance-five-levels"),
 )

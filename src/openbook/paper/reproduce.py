@@ -19,10 +19,11 @@ from openbook.base.console import plain
 from openbook.base.errors import InputError, nearest
 from openbook.base.jobs import Event, Job, run_jobs
 from openbook.paper import EXPERIMENTS, select
-from openbook.paper.experiment import SCALES, Experiment, Scale
-from openbook.paper.jobs import PlannedJob, ReaderJob, RowsJob, TeachJob
-from openbook.paper.models import Models, name_of, reading_seconds, teaching_seconds
-from openbook.paper.results import Results, read_results, unit_name, unit_path
+from openbook.paper.experiment import SCALES, Experiment, Json, Scale
+from openbook.paper.jobs import PlannedJob, RowsJob, reader_job, teach_job
+from openbook.paper.models import Models, name_of
+from openbook.paper.results import Results, read_results, unit_path
+from openbook.paper.study import load_study
 from openbook.report.claims import Claim
 from openbook.training.folder import RunFolder
 from openbook.training.shipped import located, shipped_readers
@@ -93,10 +94,8 @@ def plan_reproduction(
     """
     if scale not in SCALES:
         raise InputError(f"there is no scale '{scale}' ({', '.join(SCALES)}){nearest(scale, SCALES)}")
-    if names or studies:
-        experiments = [*(select(names) if names else []), *studies]
-    else:
-        experiments = [experiment for experiment in select() if experiment.units(scale)]
+    asked = [*(select(names) if names else []), *studies]
+    experiments = asked or [experiment for experiment in select() if experiment.units(scale)]
     for experiment in experiments:
         if experiment.study and experiment.name in EXPERIMENTS:
             raise InputError(f"{experiment.study}: '{experiment.name}' is an experiment of the paper: rename the study")
@@ -110,20 +109,14 @@ def plan_reproduction(
     models = Models(out / "models", reader)
     jobs: dict[str, PlannedJob] = {}
     for experiment, unit in units:
-        needs = []
-        for name in unit.readers:
-            if models.reader_at_hand(name) is None:
-                needs.append(key := f"reader {name}")
-                jobs.setdefault(key, ReaderJob(key, reading_seconds(name), (), models, name))
-        for model in unit.learned:
-            needs.append(key := f"teach {models.place(model).name}")
-            needed = tuple(need for need in (f"reader {model.reader}",) if need in jobs)
-            jobs.setdefault(key, TeachJob(key, teaching_seconds(model), needed, models, model))
+        made = [reader_job(models, name) for name in unit.readers if models.reader_at_hand(name) is None]
+        made += [teach_job(models, model) for model in unit.learned]
+        for job in made:
+            jobs.setdefault(job.key, job)
         identity = [*map(models.identity, unit.readers), *map(models.meaning, unit.learned)]
-        path = unit_path(out, experiment.name, unit_name(unit, experiment.version, identity))
-        key = f"{experiment.name} {path.stem}"
-        unique = tuple(dict.fromkeys(needs))
-        jobs[key] = RowsJob(key, unit.seconds, unique, models, experiment.name, scale, unit, path, experiment.run)
+        path = unit_path(out, experiment, unit, identity)
+        rows = RowsJob(models, experiment.name, scale, unit, path, experiment.run, tuple(job.key for job in made))
+        jobs[rows.key] = rows
     return Reproduction(experiments, scale, out, models, list(jobs.values()))
 
 
@@ -181,9 +174,7 @@ class JobProgress:
         return (self.total - self.done) * pace
 
     def update(self, event: Event) -> None:
-        if event.kind == "started":
-            self.running[event.key] = ""
-        elif event.kind == "progress":
+        if event.kind in ("started", "progress"):
             self.shares[event.key] = max(self.shares.get(event.key, 0.0), 0.98 * event.share)
             self.running[event.key] = event.note
         else:
@@ -225,8 +216,8 @@ class Outcome:
     published: list[Path]
     not_published: list[str]
 
-    def to_json(self) -> dict[str, Any]:
-        record: dict[str, Any] = json.loads(json.dumps(plain(asdict(self)), default=str))  # paths become strings
+    def to_json(self) -> Json:
+        record: Json = json.loads(json.dumps(plain(asdict(self)), default=str))  # paths become strings
         return record
 
 
@@ -280,10 +271,6 @@ def reproduce(
 
 def load_studies(files: Sequence[Path]) -> list[Experiment]:
     """The experiments that study files describe."""
-    if not files:
-        return []
-    from openbook.paper.study import load_study
-
     return [load_study(Path(file)) for file in files]
 
 

@@ -11,51 +11,48 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from openbook.base.console import plain
 from openbook.base.environment import environment
 from openbook.base.files import file_hash, write_json
-from openbook.paper.experiment import Unit
+from openbook.paper.experiment import Experiment, Json, Unit
 from openbook.paper.models import short_hash
 
 KEYS = ("experiment", "scale", "config", "rows", "seconds", "cpu_seconds", "environment")
 
 
-@dataclass
+@dataclass(frozen=True)
 class Results:
     """The finished units of an experiment, and why other files cannot be used."""
 
-    units: list[dict[str, Any]] = field(default_factory=list)
-    damaged: list[str] = field(default_factory=list)
+    units: list[Json]
+    damaged: list[str]
 
     @property
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[Json]:
         return [row for unit in self.units for row in unit["rows"]]
 
 
-def unit_name(unit: Unit, version: int = 1, identity: Sequence[Any] = ()) -> str:
-    """A file name: what can be read of the config, and a hash of all that decides its rows.
+def unit_path(out: Path, experiment: Experiment, unit: Unit, identity: Sequence[Any] = ()) -> Path:
+    """Its file, named by what can be read of the config, and by a hash of all that decides its rows.
 
     `identity`: which readers they are, and the full settings of its models.
     """
     words = "-".join(str(value) for value in unit.config.values() if isinstance(value, str | int | float))
     readable = re.sub(r"[^\w.]+", "-", words).strip("-")[:48]
-    return f"{readable or 'all'}-{short_hash([unit.to_json(), version, list(identity)])}"
+    decides = short_hash([unit.to_json(), experiment.version, list(identity)])
+    return out / "rows" / experiment.name / f"{readable or 'all'}-{decides}.json"
 
 
-def unit_path(out: Path, experiment: str, name: str) -> Path:
-    return out / "rows" / experiment / f"{name}.json"
-
-
-def write_unit(path: Path, record: dict[str, Any]) -> None:
+def write_unit(path: Path, record: Json) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     write_json(path, plain({**record, "environment": environment()}))
 
 
-def read_unit(path: Path) -> dict[str, Any] | str:
+def read_unit(path: Path) -> Json | str:
     """A unit's record, or a sentence that says why it cannot be used."""
     try:
         record = json.loads(path.read_text(encoding="utf-8"))
@@ -69,15 +66,8 @@ def read_unit(path: Path) -> dict[str, Any] | str:
     return {**record, "file": path.name, "sha256": file_hash(path)}
 
 
-def is_done(path: Path) -> bool:
-    return path.exists() and not isinstance(read_unit(path), str)
-
-
 def read_results(paths: Iterable[Path]) -> Results:
     """Those of the units that are there."""
-    results = Results()
-    for path in paths:
-        if path.exists():
-            record = read_unit(path)
-            results.damaged.append(record) if isinstance(record, str) else results.units.append(record)
-    return results
+    found = [read_unit(path) for path in paths if path.exists()]
+    damaged = [record for record in found if isinstance(record, str)]
+    return Results([record for record in found if not isinstance(record, str)], damaged)

@@ -10,17 +10,18 @@ that length (studies/five-levels-plain.yaml).
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterable, Mapping
-from types import MappingProxyType
+from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
-from openbook.figures.charts import Chart, Table
-from openbook.paper.curricula import CURVES, RATE, deep_student, llama, student
+from openbook.paper.curricula import CURVES, RATE, deep_student, taught
 from openbook.paper.efficiency_charts import draw
 from openbook.paper.efficiency_claims import claims
-from openbook.paper.experiment import Experiment, Rows, Scale, TaughtModel, Unit
+from openbook.paper.experiment import Experiment, Json, Scale, TaughtModel, Unit
 from openbook.paper.models import Models
+from openbook.training.config import RunConfig
 from openbook.training.folder import RunFolder
+from openbook.training.settings import validated
 
 PAPER_SAMPLES = (10_000, 50_000, 100_000, 250_000, 500_000, 1_000_000)
 SAMPLES = {8: 16_000, 10: 28_000}  # of every curve on five levels, by characters of an alphabet
@@ -32,15 +33,15 @@ class Runs(NamedTuple):
 
     curve: str
     samples: int
-    seeds: Iterable[int] = (0,)
-    settings: Mapping[str, Any] = MappingProxyType({})
+    seeds: tuple[int, ...] = (0,)
+    settings: Json | None = None
 
 
 THREE_SEEDS = (0, 1, 2)
-ALL_WEIGHTS: dict[str, Any] = {"training.freeze": [], RATE: 0.01, "training.decay": 0.12}
+ALL_WEIGHTS: Json = {"training.freeze": [], RATE: 0.01, "training.decay": 0.12}
 
 
-def _slower(samples: int) -> dict[str, Any]:
+def _slower(samples: int) -> Json:
     """Plain fine-tuning at half the rate, warmed up for as many samples as in its longest run."""
     return {**ALL_WEIGHTS, RATE: 0.005, "training.warmup": 9600 / samples}
 
@@ -51,7 +52,7 @@ SIZES: dict[Scale, dict[str, tuple[int, ...]]] = {
     "laptop": {"anneal": (1000, 2000, 4000), "fixed:0.2": (2000, 4000), "no-context": (1000, 4000)},
     "overnight": {"anneal": (2000, 3000, 4000), "fixed:0.2": (4000, 8000), "no-context": (4000, 8000, 16_000)},
 }
-LONGEST = ("no-context", 16_000), {RATE: 0.01}
+LONGEST: dict[tuple[str, int], Json] = {("no-context", 16_000): {RATE: 0.01}}
 FIVE_LEVELS_RUNS = {
     8: [
         *(Runs(name, SAMPLES[8], THREE_SEEDS) for name in CURVES),
@@ -75,23 +76,27 @@ FIVE_LEVELS_RUNS = {
 
 
 def units_of_three_levels(scale: Scale) -> list[Unit]:
+    grid: list[tuple[str, int, int, int, Json]]  # curve, samples, seed, characters, settings
     if scale == "paper":
-        grid = itertools.product((8, 10), CURVES, PAPER_SAMPLES)
-        return [unit(name, samples, 0, chars, llama(name, samples, chars)) for chars, name, samples in grid]
-    if scale == "smoke":
-        return [unit(name, 32, 0, 3, student(scale, name, 32)) for name in ("anneal", "no-context")]
+        grid = [(name, n, 0, chars, {}) for chars, name, n in itertools.product((8, 10), CURVES, PAPER_SAMPLES)]
+    elif scale == "smoke":
+        grid = [(name, 32, 0, 3, {}) for name in ("anneal", "no-context")]
+    else:
+        seeds = (0,) if scale == "laptop" else THREE_SEEDS
+        sizes = {name: SIZES[scale].get(name, (4000,)) for name in CURVES}
+        grid = [
+            (name, n, seed, 8, LONGEST.get((name, n), {})) for name in CURVES for n in sizes[name] for seed in seeds
+        ]
     return [
-        unit(name, n, seed, 8, student(scale, name, n, seed, **(LONGEST[1] if (name, n) == LONGEST[0] else {})))
-        for name in CURVES
-        for n in SIZES[scale].get(name, (4000,))
-        for seed in ((0,) if scale == "laptop" else THREE_SEEDS)
+        unit(name, n, seed, chars, taught(scale, name, n, seed, chars, **settings))
+        for name, n, seed, chars, settings in grid
     ]
 
 
 def units_of_five_levels(scale: Scale, chars: int) -> list[Unit]:
     """At overnight scale only: minutes are too short for it, and the paper's own models are in the figure above."""
     return [
-        unit(name, samples, seed, chars, deep_student(name, samples, chars, seed, **settings))
+        unit(name, samples, seed, chars, deep_student(name, samples, chars, seed, **(settings or {})))
         for name, samples, seeds, settings in (FIVE_LEVELS_RUNS[chars] if scale == "overnight" else [])
         for seed in seeds
     ]
@@ -102,7 +107,7 @@ def unit(name: str, samples: int, seed: int, chars: int, model: TaughtModel, **l
     return Unit({**config, "learned": [model]}, seconds=0.5)
 
 
-def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
+def run(config: Json, models: Models) -> list[Json]:
     """The exam of a run with the book closed, and how the run got there."""
     run = RunFolder(models.place(config["learned"][0]))
     result, settings = run.read("result.json"), run.read("config.json")
@@ -124,25 +129,11 @@ def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
     ]
 
 
-def _tokens(settings: dict[str, Any]) -> int:
+def _tokens(settings: Json) -> int:
     """The tokens that a run trained on, for runs that did not count them: the training set is encoded again."""
-    from openbook.training.config import RunConfig
     from openbook.training.estimate import tokens_of
-    from openbook.training.settings import validated
 
     return tokens_of(validated(RunConfig, settings))
-
-
-def _experiment(
-    name: str,
-    title: str,
-    story: str,
-    differs: str,
-    units: Callable[[Scale], list[Unit]],
-    draw: Callable[[Rows], list[Chart | Table]],
-) -> Experiment:
-    # Version 3: tokens are counted.
-    return Experiment(name, title, "Figure 2, section 3.2", story, units, run, draw, claims, differs, version=3)
 
 
 SCHEDULE = (
@@ -153,41 +144,50 @@ DEEPER = (
     "The paper's annealing hides rules of all phrasebooks in half of the examples, from the start. From our readers "
     "that learned nothing with 20,000 samples, so its annealing here is a schedule of our own. "
 )
-THREE_LEVELS = _experiment(
-    "sample-efficiency",
-    "Sample efficiency of six curricula",
-    "Can a model learn a codebook faster with the book in its context, although no loss is computed on the book? "
+THREE_LEVELS = Experiment(
+    name="sample-efficiency",
+    title="Sample efficiency of six curricula",
+    paper="Figure 2, section 3.2",
+    story="Can a model learn a codebook faster with the book in its context, although no loss is computed on the book? "
     "Each dot is a model that was trained for one epoch on that many translations and then examined on new strings "
     "with the book closed. Annealing closes the book little by little; fixed dropout always hides a fifth of it. The "
     "other four each lack one thing: the book, its removal, its truth, or a model that can read it.",
-    "The paper fine-tunes Llama-3.2-3B on five levels with 10,000 to 1,000,000 samples. Ours is a student of "
+    units=units_of_three_levels,
+    run=run,
+    draw=partial(draw, name="sample-efficiency"),
+    claims=claims,
+    differs="The paper fine-tunes Llama-3.2-3B on five levels with 10,000 to 1,000,000 samples. Ours is a student of "
     "0.5 million weights on three levels with 1,000 to 4,000, and plain fine-tuning overnight with 16,000.",
-    units_of_three_levels,
-    lambda rows: draw(rows, "sample-efficiency"),
+    version=3,  # tokens are counted
 )
-FIVE_LEVELS = _experiment(
-    "five-levels",
-    "The same on five levels",
-    "The paper's task has five phrasebooks, each built on the one before: one bigram of the answer depends on "
+FIVE_LEVELS = replace(
+    THREE_LEVELS,
+    name="five-levels",
+    title="The same on five levels",
+    story="The paper's task has five phrasebooks, each built on the one before: one bigram of the answer depends on "
     "1 + 2 + 3 + 4 + 5 rules, and if a few of them are missing it says little about any. Here annealing first hides "
     "rules of one phrasebook at a time, a quarter and then all of it, before it hides all of them.",
-    f"{DEEPER}Annealing and fixed dropout over 32,000 samples have one seed, and so has plain fine-tuning over "
-    "128,000.",
-    lambda scale: units_of_five_levels(scale, 8),
-    lambda rows: draw(
-        rows,
-        "five-levels",
-        f"{SCHEDULE} Where plain fine-tuning has more samples than the others all of its weights are free, at the best "
-        "rate of those that all its seeds had; over 128,000 it is one seed, the kindest to it. Fixed dropout over "
+    units=partial(units_of_five_levels, chars=8),
+    draw=partial(
+        draw,
+        name="five-levels",
+        note=f"{SCHEDULE} Where plain fine-tuning has more samples than the others all of its weights are free, at the "
+        "best rate of those that all its seeds had; over 128,000 it is one seed, the kindest to it. Fixed dropout over "
         "64,000 has a lower rate than over fewer.",
     ),
+    differs=f"{DEEPER}Annealing and fixed dropout over 32,000 samples have one seed, and so has plain fine-tuning over "
+    "128,000.",
 )
-FIVE_LEVELS_TEN = _experiment(
-    "five-levels-ten",
-    "Five levels and alphabets of ten",
-    "The paper's larger task: ten characters in every alphabet, so 500 rules instead of 320 and chance at a tenth.",
-    f"{DEEPER}Plain fine-tuning over 280,000 samples has two seeds, and one rate, that of eight characters over "
-    "320,000.",
-    lambda scale: units_of_five_levels(scale, 10),
-    lambda rows: draw(rows, "five-levels-ten", f"{SCHEDULE} All weights of plain fine-tuning over 280,000 are free."),
+FIVE_LEVELS_TEN = replace(
+    THREE_LEVELS,
+    name="five-levels-ten",
+    title="Five levels and alphabets of ten",
+    story="The paper's larger task: ten characters in every alphabet, so 500 rules instead of 320 and chance at a "
+    "tenth.",
+    units=partial(units_of_five_levels, chars=10),
+    draw=partial(
+        draw, name="five-levels-ten", note=f"{SCHEDULE} All weights of plain fine-tuning over 280,000 are free."
+    ),
+    differs=f"{DEEPER}Plain fine-tuning over 280,000 samples has two seeds, and one rate, that of eight characters "
+    "over 320,000.",
 )

@@ -3,12 +3,24 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
-from openbook.figures.charts import Axis, Chart, Level, Panel, Series, Table, share
-from openbook.paper.curricula import deep_student, llama, mean_by, spread_by, student
-from openbook.paper.experiment import Experiment, Rows, Scale, TaughtModel, Unit
+from openbook.figures.charts import Chart, Panel, Table
+from openbook.paper.curricula import deep_student, taught
+from openbook.paper.drawing import (
+    Columns,
+    curve,
+    grouped,
+    largest,
+    learning_panel,
+    mean_by,
+    published_curve,
+    tabled,
+    where,
+)
+from openbook.paper.experiment import Experiment, Json, Rows, Scale, TaughtModel, Unit
 from openbook.paper.models import Models
 from openbook.paper.published import published
 from openbook.paper.sample_efficiency import AS_SHIPPED
@@ -29,13 +41,10 @@ GRIDS: dict[Scale, tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]] = {
 
 
 def units_of_three_levels(scale: Scale) -> list[Unit]:
-    def model(level: int, samples: int, seed: int) -> TaughtModel:
-        held_out = {"task.held_out": level}
-        if scale == "paper":
-            return llama("anneal", samples, 10, **held_out)
-        return student(scale, "anneal", samples, seed, **held_out)
-
-    return [_unit(*place, model(*place)) for place in itertools.product(*GRIDS[scale])]
+    return [
+        _unit(level, samples, seed, taught(scale, "anneal", samples, seed, chars=10, **{"task.held_out": level}))
+        for level, samples, seed in itertools.product(*GRIDS[scale])
+    ]
 
 
 def units_of_five_levels(scale: Scale) -> list[Unit]:
@@ -49,7 +58,7 @@ def _unit(level: int, samples: int, seed: int, model: TaughtModel) -> Unit:
     return Unit({"level": level, "samples": samples, "seed": seed, "exam": 256, "learned": [model]}, seconds=5.0)
 
 
-def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
+def run(config: Json, models: Models) -> list[Json]:
     """Examine a model, book closed and open, on strings of seen rules alone and of held-out rules alone."""
     from openbook.task.inputs import halves
     from openbook.task.phrasebook import Codebook
@@ -79,58 +88,44 @@ def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
 
 
 def draw(rows: Rows, name: str) -> list[Chart | Table]:
-    if not rows:
-        return []
     depth, chars = rows[0]["depth"], rows[0]["chars"]
-    closed = [row for row in rows if row["open"] == 0]
-    largest = [row for row in closed if row["samples"] == max(r["samples"] for r in closed)]
-    ends = ", ".join(f"{half} rules {_mean(largest, half):.0%}" for half in SETS)
+    closed, opened = where(rows, open=0), {_place(row): row["accuracy"] for row in where(rows, open=1)}
+    ends = ", ".join(f"{half} rules {_mean(largest(closed), half):.0%}" for half in SETS)
     chart = Chart(
         name,
         f"Only rules that training needs are learned, MLT({depth}, {chars})",
         f"Accuracy with the book closed at the largest size, on average over levels: {ends}.",
-        [_panel([r for r in closed if r["level"] == n], n, chars) for n in sorted({row["level"] for row in rows})],
+        [_panel(ours, level, chars) for level, ours in grouped(closed, "level")],
         "Solid: this machine. Dashed and pale: published, Llama-3.2-3B on MLT(5, 10). Half of one phrasebook is "
         "never needed in training, though its rules are shown among the unused ones.",
     )
-    opened = {_place(row): row for row in rows if row["open"] == 1}
-    header = ["held out at level", "samples", "seed", "exam", "book closed", "book open", "chance"]
-    cells = [
-        [str(row["level"]), f"{row['samples']:,}", str(row["seed"]), SETS[row["test"]][0], f"{row['accuracy']:.1%}",
-         f"{opened[_place(row)]['accuracy']:.1%}", f"{row['chance']:.1%}"]
-        for row in closed
-    ]  # fmt: skip
-    return [chart, Table(f"{name}-table", "The same in numbers", header, cells)]
+    columns: Columns = {
+        "held out at level": "{level}",
+        "samples": "{samples:,}",
+        "seed": "{seed}",
+        "exam": lambda row: SETS[row["test"]][0],
+        "book closed": "{accuracy:.1%}",
+        "book open": lambda row: f"{opened[_place(row)]:.1%}",
+        "chance": "{chance:.1%}",
+    }
+    return [chart, tabled(f"{name}-table", "The same in numbers", closed, columns)]
 
 
-def _place(row: dict[str, Any]) -> tuple[Any, ...]:
+def _place(row: Json) -> tuple[Any, ...]:
     return tuple(row[key] for key in ("level", "samples", "seed", "test"))
 
 
 def _panel(closed: Rows, level: int, chars: int) -> Panel:
-    others = [row for row in published("selective") if row["level"] == level]
-    series = []
-    for half, (label, colour) in SETS.items():
-        points = [
-            (row["samples"], row["accuracy"]) for row in others if ("seen" in row["test_set"]) == (half == "seen")
-        ]
-        series.append(Series(label, sorted(points), colour, published=True))
-    for half, (label, colour) in SETS.items():
-        ours = [row for row in closed if row["test"] == half]
-        points, spread = list(mean_by(ours, "samples").items()), spread_by(ours, "samples")
-        series.append(Series(label, points, colour, [spread[x] for x, _ in points]))
-    return Panel(
-        f"Half of phrasebook {level} held out",
-        Axis("training samples, one epoch", "log", "si"),
-        share("accuracy, book closed"),
-        series,
-        [Level(1 / chars, "chance")],
-    )
+    others = where(published("selective"), level=level)
+    behind, ours = [], []
+    for half, look in SETS.items():
+        behind += published_curve(*look, [row for row in others if ("seen" in row["test_set"]) == (half == "seen")])
+        ours.append(curve(*look, where(closed, test=half)))
+    return learning_panel(f"Half of phrasebook {level} held out", [*behind, *ours], 1 / chars)
 
 
 def _mean(rows: Rows, half: str) -> float:
-    accuracies = [row["accuracy"] for row in rows if row["test"] == half]
-    return sum(accuracies) / max(1, len(accuracies))
+    return mean_by(rows, "test").get(half, 0.0)
 
 
 def claims(rows: Rows) -> list[Claim]:
@@ -139,43 +134,39 @@ def claims(rows: Rows) -> list[Claim]:
         f"book closed, largest size: {LEARNED:.0%} or more on seen rules, "
         f"at most {GUESS:.0%} above chance on held-out ones"
     )
-    closed = [row for row in rows if row["open"] == 0]
-    if not closed:
+    if not (closed := where(rows, open=0)):
         return [unmeasured(claim, threshold, "no run with held-out rules")]
-    largest = max(row["samples"] for row in closed)
-    chance = closed[0]["chance"]
-    numbers: dict[str, Any] = {}
-    learned, random = [], []
-    for level in sorted({row["level"] for row in closed if row["samples"] == largest}):
-        here = [row for row in closed if (row["samples"], row["level"]) == (largest, level)]
-        seen, held_out = _mean(here, "seen"), _mean(here, "held out")
+    chance, numbers = closed[0]["chance"], {}
+    learned, random = True, True
+    for level, runs in grouped(largest(closed), "level"):
+        seen, held_out = _mean(runs, "seen"), _mean(runs, "held out")
         numbers[f"level {level}"] = f"seen {seen:.3f}, held out {held_out:.3f}"
-        learned.append(seen >= LEARNED)
-        random.append(held_out <= chance + GUESS)
-    enough = all(learned)  # a model that has not learned the seen rules cannot tell anything about the others
-    return [judge(claim, all(random), {**numbers, "chance": chance}, threshold, enough)]
+        learned &= seen >= LEARNED  # a model that has not learned the seen rules cannot tell anything about the others
+        random &= held_out <= chance + GUESS
+    return [judge(claim, random, {**numbers, "chance": chance}, threshold, enough=learned)]
 
 
-def _experiment(name: str, title: str, story: str, differs: str, units: Callable[[Scale], list[Unit]]) -> Experiment:
-    where = "Appendix C.1"
-    return Experiment(name, title, where, story, units, run, lambda rows: draw(rows, name), claims, differs)
-
-
-THREE_LEVELS = _experiment(
-    "selective-internalisation",
-    "Selective internalisation",
-    "Does the model copy the book into its weights, or only what it needs? Half of the rules of one phrasebook "
+THREE_LEVELS = Experiment(
+    name="selective-internalisation",
+    title="Selective internalisation",
+    paper="Appendix C.1",
+    story="Does the model copy the book into its weights, or only what it needs? Half of the rules of one phrasebook "
     "appear in contexts but are never needed for an answer in training. Afterwards, with the book closed, the model "
     "is examined on strings that use only rules of the seen half, and on strings that use only the others.",
-    "The paper holds out rules at each of five levels (n = 10) over 10,000 to 500,000 samples; ours at each of "
+    units=units_of_three_levels,
+    run=run,
+    draw=partial(draw, name="selective-internalisation"),
+    claims=claims,
+    differs="The paper holds out rules at each of five levels (n = 10) over 10,000 to 500,000 samples; ours at each of "
     "three levels (n = 8).",
-    units_of_three_levels,
 )
-FIVE_LEVELS = _experiment(
-    "selective-five-levels",
-    "Selective internalisation on five levels",
-    "The same with as many phrasebooks as in the paper: half of each of the five held out in turn.",
-    "The paper has alphabets of ten, and 10,000 to 500,000 samples. Ours has alphabets of eight, one size and "
+FIVE_LEVELS = replace(
+    THREE_LEVELS,
+    name="selective-five-levels",
+    title="Selective internalisation on five levels",
+    story="The same with as many phrasebooks as in the paper: half of each of the five held out in turn.",
+    units=units_of_five_levels,
+    draw=partial(draw, name="selective-five-levels"),
+    differs="The paper has alphabets of ten, and 10,000 to 500,000 samples. Ours has alphabets of eight, one size and "
     "one seed.",
-    units_of_five_levels,
 )

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
 
-from openbook.figures.charts import Axis, Chart, Heatmap, Panel, Series, Table, share
-from openbook.paper.curricula import CURVES, llama, student
-from openbook.paper.experiment import Experiment, Rows, Scale, Unit
-from openbook.paper.models import Models
+import numpy as np
+
+from openbook.figures.charts import Axis, Chart, Heatmap, Panel, Table, share
+from openbook.paper.curricula import CURVES, taught
+from openbook.paper.drawing import Columns, curve, grouped, ramp, tabled, where
+from openbook.paper.experiment import Experiment, Json, Rows, Scale, Unit
+from openbook.paper.models import Models, unmet_task
 from openbook.paper.published import published
 from openbook.probes.draw import json_of, numbered, stitch_chart, windows_text
 from openbook.report.claims import Claim, judge, unmeasured
@@ -16,40 +18,34 @@ from openbook.report.claims import Claim, judge, unmeasured
 REACHED = 0.9
 NEAR = 1  # layers by which the end of storing and the start of reading may differ
 NAMES = ("anneal", "fixed:0.2")
+SIZES: dict[Scale, dict[str, tuple[int, ...]]] = {
+    "smoke": {},  # a student that cannot read cannot be stitched with
+    "laptop": {"anneal": (1000, 2000, 4000), "fixed:0.2": (2000, 4000)},
+    "overnight": {
+        "anneal": (1000, 2000, 4000, 8000, 16_000, 32_000),
+        "fixed:0.2": (2000, 4000, 8000, 16_000, 32_000),
+    },
+    "paper": {
+        "anneal": (10_000, 25_000, 50_000, 100_000, 250_000),
+        "fixed:0.2": (25_000, 50_000, 100_000, 250_000, 500_000),
+    },
+}
+EXAMS = {"smoke": (0, 0.0), "laptop": (40, 8.0), "overnight": (256, 51.2), "paper": (20, 7200.0)}  # strings, seconds
 Windows = list[list[int]]
 
 
 def units(scale: Scale) -> list[Unit]:
-    if scale == "smoke":
-        return []  # a student that cannot read cannot be stitched with
-    if scale == "paper":
-        sizes = {
-            "anneal": (10_000, 25_000, 50_000, 100_000, 250_000),
-            "fixed:0.2": (25_000, 50_000, 100_000, 250_000, 500_000),
-        }
-        grid = [(name, samples, llama(name, samples, 8)) for name in NAMES for samples in sizes[name]]
-        exam, seconds = 20, 7200.0
-    else:
-        most = 4000 if scale == "laptop" else 32_000
-        grid = [
-            (name, samples, student(scale, name, samples))
-            for name, samples in itertools.product(NAMES, (1000, 2000, 4000, 8000, 16_000, 32_000))
-            if samples <= most and (name, samples) != ("fixed:0.2", 1000)  # nothing is learned that early
-        ]
-        exam = 40 if scale == "laptop" else 256
-        seconds = 0.2 * exam
-    return [
-        Unit(
-            {"curve": name, "samples": samples, "exam": exam, "learned": [spec], "readers": [spec.reader]},
-            seconds=seconds,
-        )
-        for name, samples, spec in grid
-    ]
+    exam, seconds = EXAMS[scale]
+    units = []
+    for name, samples in ((name, samples) for name, sizes in SIZES[scale].items() for samples in sizes):
+        model = taught(scale, name, samples)
+        config = {"curve": name, "samples": samples, "exam": exam, "learned": [model], "readers": [model.reader]}
+        units.append(Unit(config, seconds))
+    return units
 
 
-def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
+def run(config: Json, models: Models) -> list[Json]:
     """The maps of a pair of models, and from which layer on the reader looks each phrasebook up."""
-    from openbook.paper.models import unmet_task
     from openbook.probes.perturb import perturb_map
     from openbook.probes.stitch import stitch_map
     from openbook.probes.subject import open_base, open_even, open_subject
@@ -63,77 +59,66 @@ def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
 
 
 def draw(rows: Rows) -> list[Chart | Table]:
-    if not rows:
-        return []
-    largest = [max(own, key=lambda row: row["samples"]) for name in NAMES if (own := _of(rows, name))]
-    maps = [stitch_chart([row], [_label(row)], f"stitching-{row['curve'].partition(':')[0]}") for row in largest]
-    return [*maps, _published(), _by_size(rows), _table(rows)]
+    """A map of the largest dataset of each curriculum, the published one, and what sizes and windows there are."""
+    by_curve = {name: own for name in NAMES if (own := _of(rows, name))}
+    maps = [
+        stitch_chart([own[-1]], [f"{CURVES[name].label}, {own[-1]['samples']:,} samples"], f"stitching-{short}")
+        for name, own in by_curve.items()
+        if (short := name.partition(":")[0])
+    ]
+    sections = [{**row, **section} for own in by_curve.values() for row in own for section in row["sections"]]
+    columns: Columns = {
+        "curriculum": lambda section: CURVES[section["curve"]].label,
+        "samples": "{samples:,}",
+        "missing": "{name}",
+        "reader alone": "{reader:.1%}",
+        "trained alone": "{trained:.1%}",
+        "smallest windows of layers": lambda section: windows_text(section["smallest_windows"]),
+        "read from layer": lambda section: str(section["reads"].get(section["name"])),
+    }
+    table = tabled("stitching-table", "Smallest runs of layers that reach 90 %", sections, columns)
+    return [*maps, _published(), _by_size(sections), table]
 
 
-def _of(rows: Rows, curve: str) -> list[dict[str, Any]]:
+def _of(rows: Rows, name: str) -> list[Json]:
     """The rows of a curriculum by the size of the dataset."""
-    return sorted((row for row in rows if row["curve"] == curve), key=lambda row: row["samples"])
-
-
-def _label(row: dict[str, Any]) -> str:
-    return f"{CURVES[row['curve']].label}, {row['samples']:,} samples"
+    return sorted(where(rows, curve=name), key=lambda row: row["samples"])
 
 
 def _published() -> Chart:
-    lines = published("stitching")
-    depth = max(line["last"] for line in lines)
-    maps: dict[int, list[list[float | None]]] = {}
-    for line in lines:
-        values = maps.setdefault(line["phrasebook"], [[None] * depth for _ in range(depth)])
-        values[line["first"] - 1][line["last"] - 1] = line["accuracy"]
-    layers = numbered(depth)
+    maps: list[Heatmap] = []
+    for level, lines in grouped(published("stitching"), "phrasebook"):
+        depth = max(line["last"] for line in lines)
+        layers, values = numbered(depth), np.full((depth, depth), None)
+        for line in lines:
+            values[line["first"] - 1, line["last"] - 1] = line["accuracy"]
+        title = f"level {level} missing (published)"
+        maps.append(Heatmap(title, values.tolist(), "last layer", "first layer", layers, layers, published=True))
     return Chart(
         "stitching-published",
         "Published, not ours: Llama-3.2-3B, MLT(5, 8), annealing on 100,000 samples",
         "Each phrasebook can be localised in a few layers, later ones in later layers.",
-        [
-            Heatmap(
-                f"level {k} missing (published)", values, "last layer", "first layer", layers, layers, published=True
-            )
-            for k, values in sorted(maps.items())
-        ],
+        maps,
         "From the result files of the paper's repository.",
     )
 
 
-def _by_size(rows: Rows) -> Chart:
-    names = [section["name"] for section in rows[0]["sections"]]
+def _by_size(sections: Rows) -> Chart:
+    x, y = Axis("training samples", "log", "si"), share("accuracy, all layers trained")
     panels = []
-    for curve in NAMES:
+    for name in NAMES:
+        by_level = grouped(where(sections, curve=name), "name")
         series = [
-            Series(
-                f"{name} missing",
-                [(row["samples"], row["sections"][k]["trained"]) for row in _of(rows, curve)],
-                100 + round(99 * k / max(1, len(names) - 1)),
-            )
-            for k, name in enumerate(names)
+            curve(f"{level} missing", ramp(place, len(by_level)), own, y="trained", bounds=None)
+            for place, (level, own) in enumerate(by_level)
         ]
-        if _of(rows, curve):
-            x, y = Axis("training samples", "log", "si"), share("accuracy, all layers trained")
-            panels.append(Panel(CURVES[curve].label, x, y, series))
+        panels += [Panel(CURVES[name].label, x, y, series)] if series else []
     return Chart(
         "stitching-sizes",
         "Which phrasebooks are internalised first",
         "Accuracy of the trained model with one phrasebook missing, by the size of the dataset.",
         panels,
     )
-
-
-def _table(rows: Rows) -> Table:
-    cells = [
-        [CURVES[curve].label, f"{row['samples']:,}", section["name"], f"{section['reader']:.1%}",
-         f"{section['trained']:.1%}", windows_text(section["smallest_windows"]), str(row["reads"].get(section["name"]))]
-        for curve in NAMES
-        for row in _of(rows, curve)
-        for section in row["sections"]
-    ]  # fmt: skip
-    header = ["curriculum", "samples", "missing", "reader alone", "trained alone", "smallest windows of layers"]
-    return Table("stitching-table", "Smallest runs of layers that reach 90 %", [*header, "read from layer"], cells)
 
 
 LOCAL = (
@@ -164,26 +149,23 @@ def claims(rows: Rows) -> list[Claim]:
     return [_local(last), _match(last), _later(annealed), _same(last, fixed[-1] if fixed else None)]
 
 
-def _windows(row: dict[str, Any]) -> dict[str, Windows]:
+def _windows(row: Json) -> dict[str, Windows]:
     return {section["name"]: section["smallest_windows"] for section in row["sections"]}
 
 
-def _local(row: dict[str, Any]) -> Claim:
+def _local(row: Json) -> Claim:
     windows, (claim, rule) = _windows(row), LOCAL
     numbers = {name: windows_text(choices) for name, choices in windows.items()}
     holds = _all_small(row) and _disjoint(list(windows.values()))
     return judge(claim, holds, {**numbers, "layers": row["layers"]}, rule)
 
 
-def _match(row: dict[str, Any]) -> Claim:
-    windows, reads, (claim, rule) = _windows(row), row["reads"], MATCH
-    near = all(
-        reads.get(name) is not None and any(abs(end - reads[name]) <= NEAR for _, end in choices)
-        for name, choices in windows.items()
-    )
-    numbers = {
-        name: f"kept in {windows_text(choices)}, read from {reads.get(name)}" for name, choices in windows.items()
-    }
+def _match(row: Json) -> Claim:
+    reads, (claim, rule) = row["reads"], MATCH
+    numbers, near = {}, True
+    for name, choices in _windows(row).items():
+        numbers[name] = f"kept in {windows_text(choices)}, read from {reads.get(name)}"
+        near &= reads.get(name) is not None and any(abs(end - reads[name]) <= NEAR for _, end in choices)
     return judge(claim, near, numbers, rule)
 
 
@@ -199,21 +181,21 @@ def _later(annealed: Rows) -> Claim:
     return judge(claim, ahead and not behind, numbers, rule, enough=ahead or behind)
 
 
-def _same(row: dict[str, Any], other: dict[str, Any] | None) -> Claim:
+def _same(row: Json, other: Json | None) -> Claim:
     claim, rule = SAME
     if other is None:
         return unmeasured(claim, rule, "no model with fixed dropout was stitched")
     windows, others = _windows(row), _windows(other)
-    overlap = all(any(_meet(a, b) for a in windows[name] for b in others.get(name, [])) for name in windows)
-    numbers = {
-        name: f"annealing {windows_text(choices)}, fixed {windows_text(others.get(name, []))}"
-        for name, choices in windows.items()
-    }
+    numbers, overlap = {}, True
+    for name, own in windows.items():
+        theirs = others.get(name, [])
+        numbers[name] = f"annealing {windows_text(own)}, fixed {windows_text(theirs)}"
+        overlap &= any(_meet(a, b) for a in own for b in theirs)
     apart = all(windows.values()) and all(others.values()) and not overlap
     return judge(claim, overlap, numbers, rule, enough=apart or (_all_small(row) and _all_small(other)))
 
 
-def _all_small(row: dict[str, Any]) -> bool:
+def _all_small(row: Json) -> bool:
     """Whether every section has a window, and that of at most half the layers."""
     return all(choices and choices[0][1] - choices[0][0] + 1 <= row["layers"] / 2 for choices in _windows(row).values())
 

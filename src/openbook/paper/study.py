@@ -27,11 +27,12 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from openbook.figures.charts import Axis, Chart, Level, Panel, Series, Table, share
+from openbook.figures.charts import Axis, Chart, Level, Panel, Table, share
 from openbook.paper import efficiency_claims, sample_efficiency
-from openbook.paper.curricula import CURVES, mean_by, spread_by
+from openbook.paper.curricula import CURVES
+from openbook.paper.drawing import BOUNDS, Columns, curve, tabled, where
 from openbook.paper.efficiency_charts import draw
-from openbook.paper.experiment import Experiment, Rows, Scale, TaughtModel, Unit
+from openbook.paper.experiment import Experiment, Json, Rows, Scale, TaughtModel, Unit
 from openbook.paper.models import Models
 from openbook.report.claims import Claim
 from openbook.training.config import Strict
@@ -58,6 +59,7 @@ COLUMNS = {  # of the table: header and format; other columns of a study have th
     "tokens": ("tokens", ","),
     "cpu_seconds": ("CPU seconds", ",.0f"),
 }
+ORDER = list(CURVES)
 MEASURED = ("seed", "accuracy", "low", "high", "open_book", "last_loss", "tokens", "cpu_seconds")
 
 
@@ -69,10 +71,10 @@ class RunLine(Strict):
     chars: int
     reader: str | None  # null: a student that cannot read
     base: str | None = None  # a config that the settings lie over
-    seeds: list[int] = Field(default_factory=lambda: [0])
-    settings: dict[str, Any] = Field(default_factory=dict)
-    grid: dict[str, list[Any]] = Field(default_factory=dict)
-    labels: dict[str, int | float | str] = Field(default_factory=dict)  # further columns of its rows
+    seeds: list[int] = Field([0])
+    settings: Json = Field({})
+    grid: dict[str, list[Any]] = Field({})
+    labels: dict[str, int | float | str] = Field({})  # further columns of its rows
 
 
 class StudyPanel(Strict):
@@ -81,7 +83,7 @@ class StudyPanel(Strict):
     title: str
     x: str
     y: str = "accuracy"
-    samples: list[int] = Field(default_factory=list)  # only runs of these sizes; empty: all
+    samples: list[int] = Field([])  # only runs of these sizes; empty: all
 
 
 class StudyClaims(Strict):
@@ -102,34 +104,27 @@ class Study(Strict):
     paper: str = "Figure 2, section 3.2"
     scale: Scale = "overnight"  # the only one at which it runs
     runs: list[RunLine]
-    columns: dict[str, str] = Field(default_factory=dict)  # column -> dotted setting of the run
-    series: list[str] = Field(
-        default_factory=lambda: ["curve"]
-    )  # columns that tell one curve of the chart from another
-    only: dict[str, Any] = Field(default_factory=dict)  # runs that are drawn and judged, by columns; the table has all
-    panels: list[StudyPanel] = Field(default_factory=list)  # none: the charts of the main figure
+    columns: dict[str, str] = Field({})  # column -> dotted setting of the run
+    series: list[str] = Field(["curve"])  # columns that tell one curve of the chart from another
+    only: Json = Field({})  # runs that are drawn and judged, by columns; the table has all
+    panels: list[StudyPanel] = Field([])  # none: the charts of the main figure
     note: str = ""
     claims: StudyClaims | None = None
 
     def units(self, scale: Scale) -> list[Unit]:
         return [unit for line in self.runs for unit in _units_of(line)] if scale == self.scale else []
 
-    def run(self, config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
+    def run(self, config: Json, models: Models) -> list[Json]:
         run = RunFolder(models.place(config["learned"][0]))
         settings = run.read("config.json")
-        columns = {
-            name: functools.reduce(lambda group, part: group[part], key.split("."), settings)
-            for name, key in self.columns.items()
-        }
+        columns = {name: _setting(settings, key) for name, key in self.columns.items()}
         losses = [line["loss"] for line in run.metrics() if "loss" in line]
         labels = {key: value for key, value in config.items() if key != "learned"}
         rows = sample_efficiency.run(config, models)
         return [{**row, **labels, **columns, "last_loss": losses[-1]} for row in rows]
 
     def draw(self, rows: Rows) -> list[Chart | Table]:
-        if not rows:
-            return []
-        shown, table = self._shown(rows), self._table(rows)
+        shown, table = where(rows, **self.only), self._table(rows)
         if not shown:
             return [table]
         if not self.panels:
@@ -143,7 +138,7 @@ class Study(Strict):
     def judge(self, rows: Rows) -> list[Claim]:
         if self.claims is None:
             return []
-        shown = self._shown(rows)
+        shown = where(rows, **self.only)
         kept = best_runs(shown) if self.claims.best else shown
         if self.claims.judge == "necessary":
             return efficiency_claims.necessary(kept, self.claims.curves)
@@ -151,34 +146,26 @@ class Study(Strict):
         factor = efficiency_claims.fewer(kept)
         return [replace(factor, numbers={**factor.numbers, **passed})]
 
-    def _shown(self, rows: Rows) -> list[dict[str, Any]]:
-        return [row for row in rows if all(row.get(key) == value for key, value in self.only.items())]
-
-    def _series_of(self, rows: Rows) -> Iterator[tuple[str, list[dict[str, Any]]]]:
+    def _series_of(self, rows: Rows) -> list[tuple[str, list[Json]]]:
         """The rows of each curve of the chart, by its name."""
-        order = list(CURVES)
-        ordered = sorted(rows, key=lambda row: (order.index(row["curve"]), *(row[key] for key in self.series[1:])))
-        for name, runs in itertools.groupby(ordered, self._name):
-            yield name, list(runs)
+        ordered = sorted(rows, key=lambda row: (ORDER.index(row["curve"]), *(row[key] for key in self.series[1:])))
+        return [(name, list(runs)) for name, runs in itertools.groupby(ordered, self._name)]
 
-    def _name(self, row: dict[str, Any]) -> str:
+    def _name(self, row: Json) -> str:
         return ", ".join([CURVES[row["curve"]].label, *(f"{key} {_cell(row, key)}" for key in self.series[1:])])
 
-    def _where(self, row: dict[str, Any]) -> str:
+    def _where(self, row: Json) -> str:
         x = self.panels[0].x
         return f" at {x} {_cell(row, x)}" if x in row and x not in self.series else ""
 
     def _panel(self, panel: StudyPanel, rows: Rows) -> Panel:
-        series = []
         shown = [row for row in rows if not panel.samples or row["samples"] in panel.samples]
+        bounds = BOUNDS if panel.y == "accuracy" else None
+        series = []
         for k, (name, runs) in enumerate(self._series_of(shown)):
+            points = _course(runs) if panel.x == "seen" else runs
             colour = CURVES[runs[0]["curve"]].colour if self.series == ["curve"] else k
-            if panel.x == "seen":
-                points, spread = _course(runs)
-            else:
-                points = list(mean_by(runs, panel.x, panel.y).items())
-                spread = spread_by(runs, panel.x) if panel.y == "accuracy" else {}
-            series.append(Series(name, points, colour, [spread[x] for x, _ in points] if spread else []))
+            series.append(curve(name, colour, points, panel.x, panel.y, bounds))
         chance = [Level(rows[0]["chance"], "chance")] if panel.y == "accuracy" else []
         x, y = (AXES.get(key, Axis(key)) for key in (panel.x, panel.y))
         return Panel(panel.title, x, y, series, chance)
@@ -186,14 +173,17 @@ class Study(Strict):
     def _table(self, rows: Rows) -> Table:
         labels = dict.fromkeys(key for line in self.runs for key in line.labels)
         keys = ["samples", *labels, *self.columns, *MEASURED]
-        order = list(CURVES)
-        ordered = sorted(rows, key=lambda row: (order.index(row["curve"]), row["samples"], self._name(row)))
-        header = ["curriculum", *(COLUMNS.get(key, (key, ""))[0] for key in keys)]
-        cells = [[CURVES[row["curve"]].label, *(_cell(row, key) for key in keys)] for row in ordered]
-        return Table(f"{self.name}-runs", "Every run", header, cells)
+        ordered = sorted(rows, key=lambda row: (ORDER.index(row["curve"]), row["samples"], self._name(row)))
+        columns: Columns = {"curriculum": lambda row: CURVES[row["curve"]].label}
+        columns |= {COLUMNS.get(key, (key, ""))[0]: functools.partial(_cell, key=key) for key in keys}
+        return tabled(f"{self.name}-runs", "Every run", ordered, columns)
 
 
-def _cell(row: dict[str, Any], key: str) -> str:
+def _setting(settings: Json, key: str) -> Any:
+    return functools.reduce(lambda group, part: group[part], key.split("."), settings)
+
+
+def _cell(row: Json, key: str) -> str:
     """A value in words; rows of earlier versions do not have all of them."""
     return "" if row.get(key) is None else format(row[key], COLUMNS.get(key, ("", ""))[1])
 
@@ -207,24 +197,23 @@ def _units_of(line: RunLine) -> Iterator[Unit]:
         yield sample_efficiency.unit(line.curve, samples, seed, line.chars, model, **line.labels)
 
 
-def _course(runs: Rows) -> tuple[list[tuple[float, float]], dict[float, tuple[float, float]]]:
-    """Accuracy on the way by samples seen: the mean of the runs, and their lowest and highest."""
-    seen: dict[float, list[float]] = {}
-    for row in runs:
-        each = row["samples"] * row.get("passes", 1) / row["steps"]
-        for point in row["curve_by_step"]:
-            seen.setdefault(point["step"] * each, []).append(point["closed_book"])
-    means = [(samples, sum(found) / len(found)) for samples, found in seen.items()]
-    return means, {samples: (min(found), max(found)) for samples, found in seen.items()}
+def _course(runs: Rows) -> list[Json]:
+    """Accuracy on the way, by samples seen; bars reach over the runs."""
+    return [
+        {"seen": point["step"] * each, **dict.fromkeys(("accuracy", *BOUNDS), point["closed_book"])}
+        for row in runs
+        if (each := row["samples"] * row.get("passes", 1) / row["steps"])
+        for point in row["curve_by_step"]
+    ]
 
 
-def best_runs(rows: Rows) -> list[dict[str, Any]]:
+def best_runs(rows: Rows) -> list[Json]:
     """What is known to be possible: for each curve, seed and size the best run, whatever its settings.
 
     More samples need not be used, so a longer run with worse settings does not take back what a shorter one has shown.
     Nor is it evidence of its size: a size counts for a seed that does better with it than with fewer.
     """
-    kept: dict[tuple[str, int], list[dict[str, Any]]] = {}  # of each curve and seed, by size
+    kept: dict[tuple[str, int], list[Json]] = {}  # of each curve and seed, by size
     for row in sorted(rows, key=lambda row: (row["samples"], -row["accuracy"])):
         better = kept.setdefault((row["curve"], row["seed"]), [])
         if not better or row["accuracy"] > better[-1]["accuracy"]:

@@ -6,35 +6,36 @@ import itertools
 from typing import Any
 
 from openbook.figures.charts import Axis, Chart, Level, Panel, Table, share
+from openbook.paper.drawing import tabled, where
 from openbook.paper.dynamics import by_layer
-from openbook.paper.experiment import Experiment, Rows, Scale, Unit
+from openbook.paper.experiment import Experiment, Json, Rows, Scale, Unit
 from openbook.paper.models import Models
 from openbook.report.claims import Claim, judge, unmeasured
 
 RECOVERED = 0.95
 LEARNED = 0.75
+BOTH = "{recovered:.1%} and {closed_book:.1%} at {rate:g}"
+OF_HIDDEN = "{recovered_of_hidden:.1%} of {hidden:.1%}"
+ALGORITHMS = ("layerwise", "full")
 KEPT = ("recovered", "recovered_by_layer", "hidden", "recovered_of_hidden", "closed_book", "chance", "curve")
 NAMES = {"layerwise": "layer-wise", "full": "full", "control": "control: nothing hidden"}
 
 
 def units(scale: Scale) -> list[Unit]:
+    rates = (1e-2, 1e-3) if scale == "laptop" else (1e-2, 1e-3, 1e-4)  # the paper shows 1e-3
+    runs = [*itertools.product(ALGORITHMS, rates), ("control", 1e-2 if scale == "laptop" else 1e-4)]
+    strings, shape, seconds = 51_200, {"depth": 5, "chars": 10}, 20.0
     if scale == "smoke":
-        grid = [(update, 1e-2, 320) for update in NAMES]
-        shape = {"depth": 2, "chars": 3}
-    else:
-        rates = (1e-2, 1e-3) if scale == "laptop" else (1e-2, 1e-3, 1e-4)  # the paper shows 1e-3
-        grid = [(update, rate, 51_200) for update, rate in itertools.product(("layerwise", "full"), rates)]
-        grid += [("control", 1e-2 if scale == "laptop" else 1e-4, 51_200)]
-        shape = {"depth": 5, "chars": 10}
+        runs = [(update, 1e-2) for update in NAMES]
+        strings, shape, seconds = 320, {"depth": 2, "chars": 3}, 1.0
     seeds = (0, 1, 2) if scale in ("overnight", "paper") else (0,)
-    seconds = 1.0 if scale == "smoke" else 20.0
     return [
-        Unit({"update": update, "rate": rate, "sequences": sequences, "seed": seed, **shape}, seconds)
-        for (update, rate, sequences), seed in itertools.product(grid, seeds)
+        Unit({"update": update, "rate": rate, "sequences": strings, "seed": seed, **shape}, seconds)
+        for (update, rate), seed in itertools.product(runs, seeds)
     ]
 
 
-def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
+def run(config: Json, models: Models) -> list[Json]:
     from openbook.task.phrasebook import Codebook
     from openbook.theory.construction.training import Recipe, train
 
@@ -46,52 +47,45 @@ def run(config: dict[str, Any], models: Models) -> list[dict[str, Any]]:
 
 
 def draw(rows: Rows) -> list[Chart | Table]:
-    if not rows:
-        return []
-    seed = min(row["seed"] for row in rows)
-    first = [row for row in rows if row["seed"] == seed]
+    first = where(rows, seed=min(row["seed"] for row in rows))
     guess = [Level(1 / rows[0]["chars"] ** 2, "a guess")]
+    x, y = Axis("step of 32 strings"), share("columns recovered")
     panels = [
-        Panel(
-            f"{name_of(row)}, peak rate {row['rate']:g}",
-            Axis("step of 32 strings"),
-            share("columns recovered"),
-            by_layer(row["curve"], "recovered_by_layer"),
-            guess,
-        )
+        Panel(f"{name_of(row)}, peak rate {row['rate']:g}", x, y, by_layer(row["curve"], "recovered_by_layer"), guess)
         for row in sorted(first, key=lambda row: (list(NAMES).index(_update(row)), -row["rate"]))
     ]
-    cells = [
-        {
-            "update": name_of(row),
-            "peak rate": f"{row['rate']:g}",
-            "seed": str(row["seed"]),
-            "columns recovered": f"{row['recovered']:.1%}",
-            "by level": " ".join(f"{share:.0%}" for share in row["recovered_by_layer"]),
-            "of the hidden": f"{row['recovered_of_hidden']:.1%} of {row['hidden']:.1%}" if row.get("hidden") else "",
-            "closed book": f"{row['closed_book']:.1%}",
-            "chance": f"{row['chance']:.0%}",
-        }
-        for row in rows
-    ]
     alt = ", ".join(f"{name_of(row)} at {row['rate']:g} {row['recovered']:.0%}" for row in first)
+    title = f"Columns of the codebook recovered, MLT({rows[0]['depth']}, {rows[0]['chars']})"
+    caption = "From the first level (dark) to the last (bright)."
     return [
-        Chart("trainability", f"Columns of the codebook recovered, MLT({rows[0]['depth']}, {rows[0]['chars']})",
-              f"At the end: {alt}.", panels, "From the first level (dark) to the last (bright)."),
-        Table("trainability-table", "Recovered is not the same as learned", list(cells[0]),
-              [list(row.values()) for row in cells],
-              "Of the hidden: the share recovered of the columns that were hidden at least once. Closed book: "
-              "characters right with an empty context, new strings. Where nothing is hidden, columns can look "
-              "recovered (their largest entry is right, and tiny) while the closed book is at chance."),
-    ]  # fmt: skip
+        Chart("trainability", title, f"At the end: {alt}.", panels, caption),
+        tabled(
+            "trainability-table",
+            "Recovered is not the same as learned",
+            rows,
+            {
+                "update": name_of,
+                "peak rate": "{rate:g}",
+                "seed": "{seed}",
+                "columns recovered": "{recovered:.1%}",
+                "by level": lambda row: " ".join(f"{share:.0%}" for share in row["recovered_by_layer"]),
+                "of the hidden": lambda row: OF_HIDDEN.format_map(row) if row.get("hidden") else "",
+                "closed book": "{closed_book:.1%}",
+                "chance": "{chance:.0%}",
+            },
+            "Of the hidden: the share recovered of the columns that were hidden at least once. Closed book: "
+            "characters right with an empty context, new strings. Where nothing is hidden, columns can look "
+            "recovered (their largest entry is right, and tiny) while the closed book is at chance.",
+        ),
+    ]
 
 
-def _update(row: dict[str, Any]) -> str:
+def _update(row: Json) -> str:
     """Which of `NAMES` a row is; the rows of `openbook construct train` name a control by `masked` instead."""
     return str(row["update"]) if row.get("masked", True) else "control"
 
 
-def name_of(row: dict[str, Any]) -> str:
+def name_of(row: Json) -> str:
     return NAMES[_update(row)] + (", a mask for each string" if row.get("each_string") else "")
 
 
@@ -103,7 +97,7 @@ def claims(rows: Rows) -> list[Claim]:
         f"each algorithm has a run that recovers {RECOVERED:.0%} of the columns and is right at {LEARNED:.0%} with the "
         "book closed, and the control's closed book is within 5 % of chance"
     )
-    runs = {update: [row for row in rows if row["update"] == update] for update in NAMES}
+    runs = {update: where(rows, update=update) for update in NAMES}
     control = runs.pop("control")
     best = [max(each, key=lambda row: row["recovered"]) for each in runs.values() if each]
     if len(best) < 2 or best[0]["chars"] < 8:
@@ -117,15 +111,13 @@ def claims(rows: Rows) -> list[Claim]:
         any(r["recovered"] >= RECOVERED and r["closed_book"] >= LEARNED for r in each) for each in runs.values()
     )
     guess = max(abs(row["closed_book"] - row["chance"]) for row in control)
-    numbers = {f"{NAMES[u]}, recovered and closed book": "; ".join(map(_both, each)) for u, each in runs.items()}
+    numbers = {
+        f"{NAMES[u]}, recovered and closed book": "; ".join(map(BOTH.format_map, each)) for u, each in runs.items()
+    }
     numbers["closed book, control"] = f"{control[0]['closed_book']:.1%}"
     numbers["columns recovered, control"] = f"{control[0]['recovered']:.1%}"
     numbers["chance"] = control[0]["chance"]
     return [recovers, judge(deeper, learned and guess <= 0.05, numbers, rule)]
-
-
-def _both(row: dict[str, Any]) -> str:
-    return f"{row['recovered']:.1%} and {row['closed_book']:.1%} at {row['rate']:g}"
 
 
 EXPERIMENT = Experiment(
