@@ -12,7 +12,7 @@ from openbook.base.console import err, progress
 from openbook.base.errors import InputError
 from openbook.figures import check_path, save
 from openbook.figures.terminal import present
-from openbook.paper.published_maps import published_reading, published_window_rows, published_windows
+from openbook.paper.published import published_reading, published_window_rows, published_windows
 from openbook.probes import draw
 
 if TYPE_CHECKING:
@@ -133,13 +133,7 @@ def stitch(
     json
         Print one JSON object on standard output instead of a table.
     """
-<<<<<<< HEAD
     from openbook.probes import known, subject
-=======
-    from openbook.figures import check_path, save
-    from openbook.paper.published import published_window_rows, published_windows
-    from openbook.probes import draw, known, subject
->>>>>>> wt-paper
     from openbook.probes.stitch import stitch_map
 
     check_path(chart)
@@ -214,12 +208,7 @@ def perturb(
     json
         Print one JSON object on standard output instead of a table.
     """
-<<<<<<< HEAD
     from openbook.probes import known
-=======
-    from openbook.paper.published import published_reading
-    from openbook.probes import draw, known
->>>>>>> wt-paper
     from openbook.probes.perturb import RULES, perturb_map
     from openbook.probes.significance import LEAST
 
