@@ -14,8 +14,8 @@ from openbook.base.randomness import generator
 from openbook.task import Codebook, random_inputs
 from openbook.task.translate import Chars, output, translate
 from openbook.theory.lemmas.check import Outcome, count_unequal, equation, section
-from openbook.theory.lemmas.dense import Matrix, hardmax, matricize, shift, shift_matrix, surrogate
 from openbook.theory.lemmas.enumeration import all_strings
+from openbook.theory.surrogate.model import Floats, Surrogate, augment, context, matricize, shift, shift_matrix
 
 check = section("The surrogate")
 
@@ -37,14 +37,9 @@ def _translations(seed: int) -> Iterator[tuple[Codebook, Chars]]:
             yield codebook, np.array([[*(level.string for level in run), output(run)] for run in runs])
 
 
-def _expected(codebook: Codebook, s_bil: Chars) -> Matrix:
+def _expected(codebook: Codebook, s_bil: Chars) -> Floats:
     """The oracle's output as one-hot columns."""
     return matricize(s_bil[:, -1], codebook.chars)
-
-
-def _books(codebook: Codebook) -> Matrix:
-    """Matrix(π_i) for every level: P_ixx."""
-    return codebook.matrices().astype(np.float64)
 
 
 @check("shift-equivalence", "exhaustive", "lemma:shift-equiv")
@@ -74,11 +69,11 @@ def translate_equivalence(*, seed: int, transpose: bool = False) -> Outcome:
     read off as (floor(x/n), x%n), not (ceil(x/n), x%n).
     """
 
-    def formula(codebook: Codebook, s_bil: Chars) -> Matrix:
-        P_ixx = _books(codebook).mT if transpose else _books(codebook)
-        return P_ixx @ shift(matricize(s_bil[:, :-1], codebook.chars))
+    def formula(codebook: Codebook, s_bil: Chars) -> Floats:
+        P_ixk = context(codebook)
+        return (P_ixk.mT if transpose else P_ixk) @ shift(matricize(s_bil[:, :-1], codebook.chars))
 
-    def oracle(codebook: Codebook, s_bil: Chars) -> Matrix:
+    def oracle(codebook: Codebook, s_bil: Chars) -> Floats:
         return matricize(s_bil[:, 1:], codebook.chars)
 
     return equation(_translations(seed), formula, oracle, "{} of {} levels differ")
@@ -95,26 +90,16 @@ def context_augmented(*, seed: int, hard: bool = True) -> Outcome:
     columns, and the last factor is the L/2 × (dn²+L/2) matrix [0 I].
     """
 
-    def with_contexts(codebook: Codebook, V_bxj: Matrix) -> Matrix:
-        contexts = np.hstack(list(_books(codebook)))
-        return np.concatenate([np.broadcast_to(contexts, (len(V_bxj), *contexts.shape)), V_bxj], axis=-1)
+    def augmented(codebook: Codebook, s_bil: Chars) -> Floats:
+        C_ixk = context(codebook)
+        W_ixk = generator(seed, "theory augmented", codebook.depth).uniform(-0.49, 0.49, C_ixk.shape)
+        return Surrogate(W_ixk).augmented(augment(C_ixk, matricize(s_bil[:, 0], codebook.chars)), hard)
 
-    def augmented(codebook: Codebook, s_bil: Chars) -> Matrix:
-        d, size = codebook.tables.shape
-        W_ixx = generator(seed, "theory augmented", d).uniform(-0.49, 0.49, (d, size, size))
-        X = with_contexts(codebook, matricize(s_bil[:, 0], codebook.chars))
-        identity = np.eye(X.shape[-1])
-        keep, take = identity.copy(), identity[:, d * size :]
-        keep[d * size :] = 0
-        for i in range(d):
-            mixed = X @ identity[:, i * size : (i + 1) * size] + W_ixx[i]  # X_i (e_i ⊗ I) + W_i
-            X = X @ keep + (hardmax(mixed) if hard else mixed) @ shift(X @ take) @ take.T
-        return X
+    def expected(codebook: Codebook, s_bil: Chars) -> Floats:
+        return augment(context(codebook), _expected(codebook, s_bil))
 
     small = (case for case in _translations(seed) if case[0].chars <= 3)  # dense blocks of side d·n² + L/2
-    return equation(
-        small, augmented, lambda book, s: with_contexts(book, _expected(book, s)), "{} of {} strings differ"
-    )
+    return equation(small, augmented, expected, "{} of {} strings differ")
 
 
 @check("icl-capability", "algebra", "lemma:surrogateICLCapable-apdx")
@@ -129,9 +114,9 @@ def icl_capability(*, seed: int, norm: float = 0.5) -> Outcome:
     """
 
     def wrong(size: float) -> tuple[int, int]:
-        def with_worst_weights(codebook: Codebook, s_bil: Chars) -> Matrix:
-            P_ixx = _books(codebook)
-            return surrogate(P_ixx, size * (1 - 2 * P_ixx), matricize(s_bil[:, 0], codebook.chars))
+        def with_worst_weights(codebook: Codebook, s_bil: Chars) -> Floats:
+            P_ixk = context(codebook)
+            return Surrogate(size * (1 - 2 * P_ixk))(P_ixk, matricize(s_bil[:, 0], codebook.chars))
 
         return count_unequal(_translations(seed), with_worst_weights, _expected, axes=2)
 
@@ -152,11 +137,11 @@ def task_capability(*, seed: int, wrong_columns: int = 0) -> Outcome:
     which must fail.
     """
 
-    def without_context(codebook: Codebook, s_bil: Chars) -> Matrix:
-        P_ixx = _books(codebook)
-        W_ixx = generator(seed, "theory capability", codebook.depth).uniform(-1, 1, P_ixx.shape) + 3 * P_ixx
-        W_ixx[0, :, :wrong_columns] *= -1
-        return surrogate(np.zeros_like(W_ixx), W_ixx, matricize(s_bil[:, 0], codebook.chars))
+    def without_context(codebook: Codebook, s_bil: Chars) -> Floats:
+        P_ixk = context(codebook)
+        W_ixk = generator(seed, "theory capability", codebook.depth).uniform(-1, 1, P_ixk.shape) + 3 * P_ixk
+        W_ixk[0, :, :wrong_columns] *= -1
+        return Surrogate(W_ixk)(np.zeros_like(W_ixk), matricize(s_bil[:, 0], codebook.chars))
 
     return equation(_translations(seed), without_context, _expected, "wrong on {} of {} strings")
 
@@ -170,8 +155,8 @@ def q_vectors(*, seed: int, swapped: bool = False) -> Outcome:
     """
 
     def products(n: int, a: int, b: int) -> list[np.ndarray]:
-        v, Q_xx = np.kron(np.eye(n)[a], np.eye(n)[b]), shift_matrix(n)
-        return [Q_xx @ v, Q_xx.T @ v]
+        v, Q_xk = np.kron(np.eye(n)[a], np.eye(n)[b]), shift_matrix(n)
+        return [Q_xk @ v, Q_xk.T @ v]
 
     def closed_forms(n: int, a: int, b: int) -> list[np.ndarray]:
         first, second = (a, b) if swapped else (b, a)
@@ -190,11 +175,11 @@ def q_identities(*, seed: int, swapped: bool = False) -> Outcome:
     Remark: In the gradient's derivation W_2*ᵀ W_2* is the identity of size n², printed as size n.
     """
 
-    def products(n: int, v: Matrix) -> list[np.ndarray]:
-        Q_xx = shift_matrix(n)
-        return [Q_xx.T @ np.diag(Q_xx.T @ v) ** 2 @ Q_xx, Q_xx @ np.diag(Q_xx @ v) ** 2 @ Q_xx.T]
+    def products(n: int, v: Floats) -> list[np.ndarray]:
+        Q_xk = shift_matrix(n)
+        return [Q_xk.T @ np.diag(Q_xk.T @ v) ** 2 @ Q_xk, Q_xk @ np.diag(Q_xk @ v) ** 2 @ Q_xk.T]
 
-    def closed_forms(n: int, v: Matrix) -> list[np.ndarray]:
+    def closed_forms(n: int, v: Floats) -> list[np.ndarray]:
         right = [np.kron(np.ones((n, n)), np.eye(n)), np.kron(np.eye(n), np.ones((n, n)))]
         return right[::-1] if swapped else right
 

@@ -9,8 +9,8 @@ import numpy as np
 
 from openbook.task import Codebook, coverable_inputs, translate_batch
 from openbook.theory.lemmas.check import Outcome, section
-from openbook.theory.lemmas.dense import Matrix, hardmax, matricize, translated
 from openbook.theory.lemmas.enumeration import all_strings
+from openbook.theory.surrogate.model import Floats, context, hardmax, matricize, translated
 
 check = section("Easy with context")
 
@@ -20,17 +20,17 @@ class Problem:
     """A codebook, an input that covers it, and the label, as dense matrices: x bigram, j column, i level."""
 
     chars: int
-    P_ixx: Matrix
-    V_xj: Matrix
-    target_xj: Matrix
+    P_ixk: Floats
+    V_xj: Floats
+    target_xj: Floats
 
     @property
     def size(self) -> int:
         return self.chars**2
 
-    def right(self, level: int, P_bxx: Matrix) -> np.ndarray:
+    def right(self, level: int, P_bxk: Floats) -> np.ndarray:
         """Which of many matrices give the right output in the place of P_level, all others being right: [b]."""
-        output_bxj = translated([*self.P_ixx[:level], P_bxx, *self.P_ixx[level + 1 :]], self.V_xj)
+        output_bxj = translated([*self.P_ixk[:level], P_bxk, *self.P_ixk[level + 1 :]], self.V_xj)
         return (output_bxj == self.target_xj).all(axis=(-2, -1))
 
 
@@ -39,20 +39,19 @@ def problem(depth: int, chars: int, seed: int, index: int = 0, string: list[int]
     codebook = Codebook.sample(depth, chars, seed, index)
     inputs = coverable_inputs(codebook, 1, seed=seed + index) if string is None else np.array([string])
     label = translate_batch(codebook, inputs).outputs
-    books = codebook.matrices().astype(np.float64)
-    return Problem(chars, books, matricize(inputs[0], chars), matricize(label[0], chars))
+    return Problem(chars, context(codebook), matricize(inputs, chars)[0], matricize(label, chars)[0])
 
 
-def column_candidates(P_xx: Matrix, column: int) -> Matrix:
-    """The matrix with every one-hot vector in turn as that column: P_bxx, candidate b has its 1 in row b."""
-    P_bxx = np.repeat(P_xx[None], len(P_xx), axis=0)
-    P_bxx[:, :, column] = np.eye(len(P_xx))
-    return P_bxx
+def column_candidates(P_xk: Floats, column: int) -> Floats:
+    """The matrix with every one-hot vector in turn as that column: P_bxk, candidate b has its 1 in row b."""
+    P_bxk = np.repeat(P_xk[None], len(P_xk), axis=0)
+    P_bxk[:, :, column] = np.eye(len(P_xk))
+    return P_bxk
 
 
-def without_column(P_xx: Matrix, column: int) -> Matrix:
+def without_column(P_xk: Floats, column: int) -> Floats:
     """C_(k) = W* (I - diag(e_k)): one rule dropped from the context."""
-    return P_xx * (np.arange(P_xx.shape[-1]) != column)
+    return P_xk * (np.arange(P_xk.shape[-1]) != column)
 
 
 @check("level-uniqueness", "exhaustive", "lemma:apdx-surrogate-heuristics-PiUniqueness")
@@ -78,7 +77,7 @@ def column_uniqueness(*, seed: int, solutions: int = 1) -> Outcome:
 
     def right_columns(given: Problem) -> list[int]:
         places = itertools.product(range(3), range(9))
-        return sorted({int(given.right(i, column_candidates(given.P_ixx[i], k)).sum()) for i, k in places})
+        return sorted({int(given.right(i, column_candidates(given.P_ixk[i], k)).sum()) for i, k in places})
 
     covered, short = right_columns(problem(3, 3, seed)), right_columns(problem(3, 3, seed, string=[0, 1]))
     return Outcome(
@@ -106,14 +105,14 @@ def search(*, seed: int, passes_per_level: float = 0.5) -> Outcome:
     spent, expected, bounds, recovered = [], [], [], True
     for (depth, chars), index in itertools.product(((2, 3), (3, 2)), range(3)):
         given = problem(depth, chars, seed, index)
-        W_ixx, passes = np.zeros_like(given.P_ixx), 0
+        W_ixk, passes = np.zeros_like(given.P_ixk), 0
         for level, column in itertools.product(range(depth), range(given.size)):
-            context = without_column(given.P_ixx[level], column)
-            candidates = column_candidates(W_ixx[level], column)
-            right = given.right(level, hardmax(context + candidates))
+            shown = without_column(given.P_ixk[level], column)
+            candidates = column_candidates(W_ixk[level], column)
+            right = given.right(level, hardmax(shown + candidates))
             first = int(right.argmax())  # the search tries them in order and stops here
-            W_ixx[level], passes = candidates[first], passes + first + 1
-        recovered &= np.array_equal(W_ixx, given.P_ixx)
+            W_ixk[level], passes = candidates[first], passes + first + 1
+        recovered &= np.array_equal(W_ixk, given.P_ixk)
         spent.append(passes)
         expected.append(round(passes_per_level * depth * given.size * (given.size + 1)))
         bounds.append(depth * given.size**2)

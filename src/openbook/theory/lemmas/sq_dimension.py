@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from openbook.base.randomness import generator
 from openbook.task.phrasebook import Table, sample_tables
-from openbook.theory.lemmas.chain_rule import backward, forward, one_hot
 from openbook.theory.lemmas.check import Outcome, section
 from openbook.theory.lemmas.enumeration import (
     Bits,
@@ -27,8 +26,9 @@ from openbook.theory.lemmas.enumeration import (
     translate_all,
 )
 from openbook.theory.lemmas.parities import DEPTH, exact_decay, paper_bound, parities
+from openbook.theory.surrogate.dense import backward, forward
 from openbook.theory.surrogate.factored import weight_gradient
-from openbook.theory.surrogate.model import softmax
+from openbook.theory.surrogate.model import matricize, softmax
 
 check = section("Hard without context")
 
@@ -178,11 +178,11 @@ def sgd_signal(*, seed: int, constant: float = 1.0) -> Outcome:
         signs = 1 - 2.0 * first_bits(tasks, strings, 1)  # [task, string]
         draw = generator(seed, "theory signal", depth)
         translations = [softmax(draw.uniform(0, 0.1, (4, 4))) for _ in range(depth)]
-        predicted, tape = forward(translations, one_hot(strings, 2))
+        predicted, tape = forward(translations, matricize(strings, 2))
         first = np.zeros_like(predicted)
-        first[:, 0, 2:] = 1  # h is the probability that the first output character is 1
+        first[:, 2:, 0] = 1  # h is the probability that the first output character is 1
         layers = zip(translations, backward(translations, tape, first), strict=True)
-        gradient = np.hstack([weight_gradient(P_xx, G_txx).reshape(len(strings), -1) for P_xx, G_txx in layers])
+        gradient = np.hstack([weight_gradient(P_xk, G_txk).reshape(len(strings), -1) for P_xk, G_txk in layers])
         energy = float((gradient**2).sum(axis=1).mean())
         signal = signs @ gradient / len(strings)  # E[χ ∇h], for each task
         variance = float(((signal - signal.mean(axis=0)) ** 2).sum(axis=1).mean())
