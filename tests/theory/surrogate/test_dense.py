@@ -24,7 +24,9 @@ def test_the_soft_gradient_is_the_derivative() -> None:
 
     books = [softmax(w) for w in weights]
     _, tape = forward(books, V_bxj)
-    gradients = [weight_gradient(P, G).sum(axis=0) for P, G in zip(books, backward(books, tape, towards), strict=True)]
+    gradients = [
+        weight_gradient(P, G).sum(axis=0) for P, G in zip(books, backward(books, tape, towards, range(3)), strict=True)
+    ]
     for layer in range(3):
         for x, y in ((0, 0), (4, 7), (8, 2)):
             moved = [w.copy() for w in weights]

@@ -15,6 +15,7 @@ from openbook.base.randomness import generator
 from openbook.theory.lemmas.check import Outcome, section
 from openbook.theory.lemmas.search import Problem, column_candidates, problem, without_column
 from openbook.theory.surrogate.dense import backward, forward
+from openbook.theory.surrogate.descent import CASES, case_of, closed_form
 from openbook.theory.surrogate.model import Floats, hardmax, shift
 
 check = section("Easy with context")
@@ -33,20 +34,6 @@ def runs(given: Problem) -> list[tuple[int, int]]:
     return [(int(count), int(beta)) for count, beta in zip(is_k.sum(axis=1) - neighbours, neighbours, strict=True)]
 
 
-def closed_form(n: int, held: tuple[int, int], right: tuple[int, int], alpha: int, beta: int) -> tuple[int, Floats]:
-    """Which of the lemma's three cases it is, and ∂L/∂P_1^(k) in this case."""
-    (a, b), (a_star, b_star) = held, right
-    e, ones = np.eye(n), np.ones(n)
-    row, row_star = np.kron(e[a], ones), np.kron(e[a_star], ones)
-    column, column_star = np.kron(ones, e[b]), np.kron(ones, e[b_star])
-    both = 2 * alpha + 2 * beta
-    if a == a_star:
-        return 1, both * column - both * column_star + 2 * beta * row_star
-    if b == b_star:
-        return 2, both * row - both * row_star + 2 * beta * column_star
-    return 3, both * row + both * column - 2 * alpha * row_star - 2 * alpha * column_star
-
-
 @check("gradient-first-layer", "exhaustive", "lemma:apdx-surrogate-grad-key-W1")
 def gradient_first_layer(*, seed: int, scale: int = 1) -> Outcome:
     """∂L/∂P_1^(k) is the lemma's combination of e_a⊗1, 1⊗e_b, e_a*⊗1, 1⊗e_b* with α and β counted from the input.
@@ -56,7 +43,7 @@ def gradient_first_layer(*, seed: int, scale: int = 1) -> Outcome:
     Remark: The runs are of the shifted columns (printed V_1, it is Ṽ_1), and their left neighbour is case 3, not 2.
     α ≥ 1 needs one bigram other than k: on a constant string α = 0 and the gradient does not point at the rule.
     """
-    largest, seen, with_runs, alphas = 0.0, Counter({1: 0, 2: 0, 3: 0}), 0, []
+    largest, seen, with_runs, alphas = 0.0, Counter(dict.fromkeys(range(1, len(CASES) + 1), 0)), 0, []
     for chars, index in ((2, 0), (2, 1), (3, 0), (3, 1)):
         given = problem(2, chars, seed, index)
         first, second = given.P_ixk
@@ -64,9 +51,9 @@ def gradient_first_layer(*, seed: int, scale: int = 1) -> Outcome:
             P_bxk, right = column_candidates(first, k), int(first[:, k].argmax())
             gradient_bx = squared_loss_gradient(given, 1, P_bxk, second)[:, :, k]
             for held in set(range(given.size)) - {right}:
-                case, expected = closed_form(chars, divmod(held, chars), divmod(right, chars), alpha, scale * beta)
+                expected = closed_form(chars, held, right, alpha, scale * beta)
                 largest = max(largest, float(np.abs(gradient_bx[held] - expected).max()))
-                seen[case] += 1
+                seen[1 + CASES.index(case_of(chars, held, right))] += 1
                 with_runs += beta > 0
             alphas.append(alpha)
     constant = {alpha for alpha, beta in runs(problem(2, 3, seed, string=[1, 1] * 4)) if beta > 0}

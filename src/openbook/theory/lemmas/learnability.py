@@ -39,7 +39,7 @@ def vanilla_descent(tables: Table, rates: Floats, steps: int, pairs: int, seed: 
         label = matricize(translate_batch(tables, strings, chars=chars).outputs, chars)
         P_itxk = softmax(W_itxk)
         predicted, tape = forward(P_itxk, matricize(strings, chars))
-        G_itxk = np.stack(backward(P_itxk, tape, -label / np.maximum(predicted, 1e-12) / pairs))
+        G_itxk = np.stack(backward(P_itxk, tape, -label / np.maximum(predicted, 1e-12) / pairs, range(depth)))
         W_itxk = np.clip(W_itxk - rates[:, None, None] * weight_gradient(P_itxk, G_itxk), 0, 1)
         if step % every == every - 1:
             learned = W_itxk.argmax(2).swapaxes(0, 1).astype(np.uint16)

@@ -181,7 +181,7 @@ def sgd_signal(*, seed: int, constant: float = 1.0) -> Outcome:
         predicted, tape = forward(translations, matricize(strings, 2))
         first = np.zeros_like(predicted)
         first[:, 2:, 0] = 1  # h is the probability that the first output character is 1
-        layers = zip(translations, backward(translations, tape, first), strict=True)
+        layers = zip(translations, backward(translations, tape, first, range(depth)), strict=True)
         gradient = np.hstack([weight_gradient(P_xk, G_txk).reshape(len(strings), -1) for P_xk, G_txk in layers])
         energy = float((gradient**2).sum(axis=1).mean())
         signal = signs @ gradient / len(strings)  # E[χ ∇h], for each task

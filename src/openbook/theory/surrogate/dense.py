@@ -30,17 +30,17 @@ def forward(P_ixk: Sequence[Floats] | Floats, V_bxj: Floats) -> tuple[Floats, Ta
     return V_bxj, tape
 
 
-def backward(P_ixk: Sequence[Floats], tape: Tape, G_bxj: Floats, layers: Sequence[int] | None = None) -> list[Floats]:
-    """∂/∂P_i for every string, [b, x, k], for the given layers (all by default), given ∂/∂V_{d+1} = G."""
+def backward(P_ixk: Sequence[Floats] | Floats, tape: Tape, G_bxj: Floats, layers: Sequence[int]) -> list[Floats]:
+    """∂/∂P_i for every string, [b, x, k], for each of the given layers, given ∂/∂V_{d+1} = G."""
     Q_xk = shift_matrix(math.isqrt(G_bxj.shape[-2])).astype(G_bxj.dtype)
-    chosen, found = range(len(P_ixk)) if layers is None else layers, {}
-    for i in reversed(range(min(chosen), len(P_ixk))):
+    found = {}
+    for i in reversed(range(min(layers), len(P_ixk))):
         here_bxj, next_bxj = tape[i]
-        if i in chosen:
+        if i in layers:
             found[i] = G_bxj @ (here_bxj * next_bxj).mT
         G_bxj = P_ixk[i].mT @ G_bxj
         G_bxj = Q_xk.T @ (G_bxj * next_bxj) + np.roll(Q_xk @ (G_bxj * here_bxj), 1, axis=-1)
-    return [found[i] for i in chosen]
+    return [found[i] for i in layers]
 
 
 def gradient(
@@ -50,12 +50,10 @@ def gradient(
 
     The paper writes the sum instead of the mean (see docs/surrogate.md).
     """
-    P_ixk = softmax(C_ixk + W_ixk)
+    P_ixk, chosen = softmax(C_ixk + W_ixk), list(range(len(W_ixk)) if layers is None else layers)
     output_xj, tape = forward(P_ixk, V_xj)
     at_label = label_j, np.arange(label_j.size)
     G_xj = np.zeros_like(output_xj)
     G_xj[at_label] = -1 / (label_j.size * output_xj[at_label])
-    G_ixk = np.stack(backward(P_ixk, tape, G_xj, layers))
-    return float(-np.log(output_xj[at_label]).mean()), weight_gradient(
-        P_ixk[slice(None) if layers is None else layers], G_ixk
-    )
+    gW_ixk = weight_gradient(P_ixk[chosen], np.stack(backward(P_ixk, tape, G_xj, chosen)))
+    return float(-np.log(output_xj[at_label]).mean()), gW_ixk

@@ -81,21 +81,18 @@ class TwoLayers:
 
 
 def closed_form(chars: int, image: int, target: int, alpha: int, beta: int) -> Floats:
-    """The lemma's gradient dL/dP_1^(k) for P_1^(k) = (a, b) instead of (a*, b*): [n²]."""
+    """The lemma's gradient dL/dP_1^(k) for P_1^(k) = (a, b) instead of (a*, b*): [n²].
+
+    Its three cases are one formula, where [ ] is 1 if the equation holds and 0 otherwise:
+
+        2 (α + β) (e_a ⊗ 1 + 1 ⊗ e_b) - 2 (α + β [b = b*]) e_a* ⊗ 1 - 2 (α + β [a = a*]) 1 ⊗ e_b*
+    """
     (a, b), (a_true, b_true) = divmod(image, chars), divmod(target, chars)
-    eye, ones = np.eye(chars), np.ones(chars)
-    both = 2.0 * (alpha + beta)
-    if a == a_true and b == b_true:
-        return np.zeros(chars**2)
-    if a == a_true:
-        gradient = both * np.kron(ones, eye[b] - eye[b_true]) + 2 * beta * np.kron(eye[a_true], ones)
-    elif b == b_true:
-        gradient = both * np.kron(eye[a] - eye[a_true], ones) + 2 * beta * np.kron(ones, eye[b_true])
-    else:
-        gradient = both * (np.kron(eye[a], ones) + np.kron(ones, eye[b])) - 2.0 * alpha * (
-            np.kron(eye[a_true], ones) + np.kron(ones, eye[b_true])
-        )
-    return gradient
+    first_a, second_a = np.zeros((2, chars))  # coefficients of e_a ⊗ 1 and of 1 ⊗ e_a
+    first_a[a] = second_a[b] = 2.0 * (alpha + beta)
+    first_a[a_true] -= 2.0 * (alpha + beta * (b == b_true))
+    second_a[b_true] -= 2.0 * (alpha + beta * (a == a_true))
+    return (first_a[:, None] + second_a[None, :]).reshape(-1)
 
 
 def case_of(chars: int, image: int, target: int) -> str | None:
