@@ -19,7 +19,7 @@ from openbook.curriculum import SamplingPlan, curriculum_named, open_fragments
 from openbook.task import Codebook, Translation, random_inputs
 from openbook.task.alphabet import alphabets
 from openbook.task.source import Translations
-from openbook.theory.construction.fast import Rules, bigrams
+from openbook.theory.construction.fast import bigrams, sources
 from openbook.theory.construction.training import EXAM, Learner, Recipe, accuracy, rate_at
 
 LENGTHS = (20, 40)  # characters of a string, as in section 4.1
@@ -78,7 +78,7 @@ def closed_book_accuracy(curriculum: str, depth: int, chars: int, samples: int, 
     learner = Learner(depth, chars, recipe)
     for step, (part, images) in enumerate(batches(plan, source, recipe.batch)):
         index, target = bigrams(part.inputs, chars), bigrams(part.outputs, chars)
-        loss = learner.loss(Rules.of(images), index, target, torch.from_numpy(part.lengths // 2))
+        loss = learner.loss(sources(images), index, target, torch.from_numpy(part.lengths // 2))
         learner.step(loss, range(depth), rate_at(recipe, step, steps))
     held_out, lengths = random_inputs(chars, EXAM, LENGTHS, seed, start=10**9)
     return accuracy([weight.detach() for weight in learner.weights], codebook, held_out, lengths)
