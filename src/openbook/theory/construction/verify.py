@@ -11,7 +11,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
@@ -73,22 +72,20 @@ def divisions(codebook: Codebook, seed: int, index: int) -> Iterator[tuple[str, 
     yield "mixed", context(codebook, choice == 1), context(codebook, choice == 0)
 
 
-def one_hot_outputs(translation: Translation) -> tuple[Tensor, NDArray[np.bool_]]:
+def one_hot_outputs(translation: Translation) -> tuple[Tensor, Tensor]:
     """What the surrogate gives, as rows [b, j, n²], and which columns are no padding."""
     index = bigrams(translation.outputs, translation.chars)
-    inside = np.arange(index.shape[1]) < translation.lengths[:, None] // 2
+    inside = torch.arange(index.shape[1]) < torch.from_numpy(translation.lengths[:, None] // 2)
     return functional.one_hot(index, translation.chars**2).float(), inside
 
 
-def compare(
-    model: ConstructedTransformer, memories: list[Memories], translation: Translation
-) -> tuple[NDArray[np.bool_], float]:
-    """Which strings come out wrong under a context, and the largest deviation from the surrogate's output."""
+def compare(model: ConstructedTransformer, memories: list[Memories], translation: Translation) -> tuple[int, float]:
+    """How many strings come out wrong under a context, and the largest deviation from the surrogate's output."""
     with torch.no_grad():
         columns = model.answer(memories, translation.inputs, translation.lengths)
     target, inside = one_hot_outputs(translation)
-    wrong = ((columns.argmax(-1) != target.argmax(-1)) & torch.from_numpy(inside)).any(1).numpy()
-    return wrong, float((columns - target)[torch.from_numpy(inside)].abs().max())
+    wrong = (columns.argmax(-1) != target.argmax(-1)) & inside
+    return int(wrong.any(1).sum()), float((columns - target)[inside].abs().max())
 
 
 def check_divisions(
@@ -98,26 +95,24 @@ def check_divisions(
 
     `deviation` is the largest |V_{d+1} - surrogate's| over all entries.
     """
-    compared: dict[str, list[tuple[NDArray[np.bool_], float]]] = {}
+    rows: dict[str, dict[str, Any]] = {}
     item, empty = 0, model.remember(torch.zeros(model.depth, model.chars**2, model.chars**2))
     for index in range(codebooks):
         codebook = Codebook.sample(model.depth, model.chars, seed, index)
         for name, shown, weights in divisions(codebook, seed, index):
             model.store(weights)
             memories = model.remember(shown, like=empty) if shown.any() else empty
+            row = rows.setdefault(name, {"name": name, "strings": 0, "mismatches": 0, "deviation": 0.0})
             for start in range(0, each, CHUNK):
                 part = min(CHUNK, each - start)
                 inputs, lengths = random_inputs(model.chars, part, (2, 40), seed, item + start)
                 translation = translate_batch(codebook, inputs, lengths)
-                compared.setdefault(name, []).append(compare(model, memories, translation))
+                mismatches, deviation = compare(model, memories, translation)
+                row["strings"], row["mismatches"] = row["strings"] + part, row["mismatches"] + mismatches
+                row["deviation"] = max(row["deviation"], deviation)
                 advance(part)
             item += each
-    rows = []
-    for name, parts in compared.items():
-        wrong, deviations = np.concatenate([wrong for wrong, _ in parts]), [deviation for _, deviation in parts]
-        counts = {"strings": wrong.size, "mismatches": int(wrong.sum())}
-        rows.append({"name": name, **counts, "deviation": max(deviations)})
-    return rows
+    return list(rows.values())
 
 
 def at_scale(depth: int, chars: int, scale: float, seed: int) -> dict[str, Any]:

@@ -118,12 +118,8 @@ def icl_capability(*, seed: int, norm: float = 0.5) -> Outcome:
         return count_unequal(_translations(seed), with_worst_weights, _expected, axes=2)
 
     (below, strings), (at, _) = wrong(float(np.nextafter(norm, 0))), wrong(norm)
-    return Outcome(
-        below == 0 and at > 0,
-        {"wrong_below": below, "wrong_at": at, "strings": strings},
-        f"wrong on {below} of {strings} strings below {norm}, on {at} at {norm}",
-        norm,
-    )
+    measured = f"wrong on {below} of {strings} strings below {norm}, on {at} at {norm}"
+    return Outcome(below == 0 and at > 0, {"wrong_below": below, "wrong_at": at, "strings": strings}, measured, norm)
 
 
 @check("task-capability", "exhaustive", "lemma:surrogateCapable-apdx")

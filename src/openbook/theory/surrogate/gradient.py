@@ -163,15 +163,8 @@ def measure(grid: GradientGrid, advance: Callable[..., object] = lambda *_: None
                 by_batch[batch].append(accuracies)
             advance(grid.pool(setting, index), f"drop rate {setting.rate:g}, {setting.books} phrasebook(s)")
         for batch, pairs in by_batch.items():
-            row: dict[str, Any] = {
-                "panel": setting.panel,
-                "rate": setting.rate,
-                "phrasebooks": setting.books,
-                "batch": batch,
-                "masks": len(pairs),
-                "tuples": batch * grid.pairs,
-                "chance": 1 / grid.chars**2,
-            }
+            row: dict[str, Any] = {"panel": setting.panel, "rate": setting.rate, "phrasebooks": setting.books}
+            row |= {"batch": batch, "masks": len(pairs), "tuples": batch * grid.pairs, "chance": 1 / grid.chars**2}
             for name, values in zip(("paper", "released"), zip(*pairs, strict=True), strict=True):
                 row[name], row[f"{name}_low"], row[f"{name}_high"] = clustered(values)
             rows.append(row)
