@@ -60,7 +60,7 @@ def disagreement(cone: ConeDescent, string: np.ndarray, masks: list[tuple[int, i
     worst = largest = 0.0
     for layer, column in masks:
         cone.refresh(layer, np.array([column]), in_context=False)
-        result = cone.gradient(0) or cone.exact_gradient(list(range(codebook.depth)))
+        result = cone.gradient(range(codebook.depth)) or cone.exact_gradient(range(codebook.depth))
         cone.refresh(layer, np.array([column]))
         fast = np.zeros((codebook.depth, size, size))
         for i, columns, gW_xk in result[1]:

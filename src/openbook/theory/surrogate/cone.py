@@ -16,6 +16,7 @@ the caller computes it with `factored.py`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -109,10 +110,10 @@ class ConeDescent:
         E_x[right] = 0
         self.soft_ik[layer, column] = E_x.sum() > TAIL
 
-    def _forward(self) -> tuple[list[ConeLayer | None], Floats | None]:
-        """The cone's layers and the probability of each label inside it; None where the cone has not begun."""
+    def _forward(self) -> tuple[dict[int, ConeLayer], Floats]:
+        """The cone's layers, from where it begins, and the probability of each label inside it."""
         chars = self.chars
-        layers: list[ConeLayer | None] = []
+        cone: dict[int, ConeLayer] = {}
         softened = [bool(soft_k.any()) for soft_k in self.soft_ik]
         inside_j: Mask | None = None
         cells: Indices = np.empty(0, dtype=np.int64)
@@ -125,7 +126,6 @@ class ConeDescent:
                 spread_j[-1] |= inside_j[0]
                 reached_j = spread_j if reached_j is None else reached_j | spread_j
             if reached_j is None or not reached_j.any():
-                layers.append(None)
                 continue
             known_ju = self.known_iju[i]
             if U_cu is not None:
@@ -140,45 +140,34 @@ class ConeDescent:
             cells, inside_j = now, reached_j
             if i < self.depth - 1:
                 U_cu = O_ck @ self.M_iku[i]
-            layers.append(ConeLayer(cells, after, F_ca, S_ca, O_ck))
-        if inside_j is None:
-            return layers, None
+            cone[i] = ConeLayer(cells, after, F_ca, S_ca, O_ck)
         rows_ck = self.P_ixk[-1].take(self.label_j[cells], axis=0)
-        return layers, np.einsum("ck,ck->c", rows_ck, O_ck)
+        return cone, np.einsum("ck,ck->c", rows_ck, O_ck) if cone else np.empty(0)
 
-    def gradient(self, down_to: int, only: int | None = None) -> tuple[float, list[ColumnGradients]] | None:
-        """Loss and (layer, soft columns, dL/dW of them), for layers `down_to`.. or for the layer `only`.
+    def gradient(self, layers: Sequence[int]) -> tuple[float, list[ColumnGradients]] | None:
+        """Loss and (layer, soft columns, dL/dW of them), for each of the given layers, the last first.
 
         None when a label in the cone is too unlikely for the neglected tails.
         """
-        layers, chance_c = self._forward()
-        top = layers[-1]
-        if chance_c is None or top is None:
+        cone, chance_c = self._forward()
+        if not cone:
             return 0.0, []
         if chance_c.min() < FLOOR:
             return None
-        loss = float(-np.log(chance_c).sum() / self.pairs)
-        pull_c = -1 / (chance_c * self.pairs)
-        gradients: list[ColumnGradients] = []
         last = self.depth - 1
-        label_c = self.label_j[top.cells]
-        if only in (None, last) and self.soft_ik[last].any():
-            columns = np.flatnonzero(self.soft_ik[last])
-            G_xk = self.eye.take(label_c, axis=1) @ (top.O_ck.take(columns, axis=1) * pull_c[:, None])
-            gradients.append((last, columns, weight_gradient(self.P_ixk[last][:, columns], G_xk)))
+        pull_c, label_c = -1 / (chance_c * self.pairs), self.label_j[cone[last].cells]
         gO_ck = self.P_ixk[last].take(label_c, axis=0) * pull_c[:, None]
-        for i in range(last - 1, down_to - 1, -1):
-            above, below = layers[i + 1], layers[i]
-            if above is None or below is None:
-                break
-            gU_cu = self._to_marginals(gO_ck, above, below.cells)
-            if only in (None, i) and self.soft_ik[i].any():
+        gradients: list[ColumnGradients] = []
+        for i in range(last, max(min(layers), min(cone)) - 1, -1):
+            if i < last:
+                gU_cu = self._to_marginals(gO_ck, cone[i + 1], cone[i].cells)
+                gO_ck = gU_cu @ self.M_iku[i].T if i > min(layers) else gO_ck
+            if i in layers and self.soft_ik[i].any():
                 columns = np.flatnonzero(self.soft_ik[i])
-                G_xk = spread(below.O_ck.take(columns, axis=1).T @ gU_cu)
+                O_ck = cone[i].O_ck.take(columns, axis=1)
+                G_xk = spread(O_ck.T @ gU_cu) if i < last else self.eye.take(label_c, axis=1) @ (O_ck * pull_c[:, None])
                 gradients.append((i, columns, weight_gradient(self.P_ixk[i][:, columns], G_xk)))
-            if i > down_to:
-                gO_ck = gU_cu @ self.M_iku[i].T
-        return loss, gradients
+        return float(-np.log(chance_c).sum() / self.pairs), gradients
 
     def _to_marginals(self, gO_ck: Floats, above: ConeLayer, cells: Indices) -> Floats:
         """From the outer products of one layer to the marginals of the cells below it.
@@ -190,7 +179,7 @@ class ConeDescent:
         self.pulled_ju[above.cells, self.chars :] = np.einsum("cab,cb->ca", gO_caa, above.F_ca)
         return self.pulled_ju.take(cells, axis=0)
 
-    def exact_gradient(self, layers: list[int]) -> tuple[float, list[ColumnGradients]]:
+    def exact_gradient(self, layers: Sequence[int]) -> tuple[float, list[ColumnGradients]]:
         """The same, for every column of the layers asked for and without neglecting anything."""
         U_suj = one_hot_marginals(self.start_j[None], self.chars)
         run = forward(self.P_ixk, self.M_iku, U_suj, self.label_j[None])
@@ -205,10 +194,11 @@ class ConeDescent:
         """
         dropped = np.array([column])
         self.refresh(layer, dropped, in_context=False)
-        result = self.gradient(0 if full else layer, None if full else layer)
+        layers = range(self.depth) if full else [layer]
+        result = self.gradient(layers)
         if result is None:
             self.exact_steps += 1
-            result = self.exact_gradient(list(range(self.depth)) if full else [layer])
+            result = self.exact_gradient(layers)
         loss, gradients = result
         for i, columns, gW_xk in gradients:
             W_xk = np.minimum(np.maximum(self.W_ixk[i][:, columns] - rate * gW_xk, 0), 1)
