@@ -82,9 +82,6 @@ class ConeDescent:
 
     def refresh(self, layer: int, columns: Indices, in_context: bool = True) -> None:
         """Recompute the effective columns after their weights, or their context, changed."""
-        if columns.size == 1:
-            self._refresh_one(layer, int(columns[0]), in_context)
-            return
         A_xk = self.W_ixk[layer][:, columns]
         right = self.rules_ik[layer, columns], np.arange(columns.size)
         if in_context:
@@ -94,21 +91,6 @@ class ConeDescent:
         self.M_iku[layer, columns] = marginals(P_xk)
         P_xk[right] = 0  # what is left is the tail: no cancellation
         self.soft_ik[layer, columns] = P_xk.sum(0) > TAIL
-
-    def _refresh_one(self, layer: int, column: int, in_context: bool) -> None:
-        """The same for one column, which every step does twice."""
-        right = self.rules_ik[layer, column]
-        A_x = self.W_ixk[layer, :, column].copy()
-        A_x[right] += in_context
-        E_x = np.exp(SHARPNESS * (A_x - A_x.max()))
-        E_x /= E_x.sum()
-        self.P_ixk[layer, :, column] = E_x
-        P_aa = E_x.reshape(self.chars, self.chars)
-        M_u = self.M_iku[layer, column]
-        P_aa.sum(1, out=M_u[: self.chars])
-        P_aa.sum(0, out=M_u[self.chars :])
-        E_x[right] = 0
-        self.soft_ik[layer, column] = E_x.sum() > TAIL
 
     def _forward(self) -> tuple[dict[int, ConeLayer], Floats]:
         """The cone's layers, from where it begins, and the probability of each label inside it."""
