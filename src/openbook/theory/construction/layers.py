@@ -7,7 +7,7 @@ u hidden unit, o offset.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -145,7 +145,6 @@ class Gated(nn.Module):
     the token stays as it is, bit for bit. That is why keys and values of context tokens can be computed once.
     """
 
-    layer: Any
     replaces_k: Tensor
 
     def __init__(self, layer: nn.Module, replaces_k: Tensor, context_axis: int) -> None:
@@ -154,7 +153,7 @@ class Gated(nn.Module):
         self.context_axis = context_axis
         self.register_buffer("replaces_k", replaces_k)
 
-    def forward(self, x_bqk: Tensor, memory: Memory | None = None) -> Tensor:
-        out_bqk = self.layer(x_bqk) if memory is None else self.layer(x_bqk, memory)
+    def forward(self, x_bqk: Tensor, *memory: Memory | None) -> Tensor:
+        out_bqk = self.layer(x_bqk, *memory)
         gate_bq1 = 1 - x_bqk[..., self.context_axis, None]
         return x_bqk + gate_bq1 * (out_bqk - self.replaces_k * x_bqk)

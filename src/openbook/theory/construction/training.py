@@ -24,13 +24,14 @@ from torch.nn import functional
 
 from openbook.base.errors import InputError
 from openbook.base.randomness import generator
-from openbook.task import Codebook, random_inputs, translate_batch
+from openbook.task import Codebook, Translation, random_inputs, translate_batch
 from openbook.theory.construction.fast import bigrams, shown_sources, simulate
 from openbook.theory.surrogate.model import recovered
 
 Update = Literal["layerwise", "full"]
 Advance = Callable[..., object]
 EXAM = 512  # strings of the exam, none of which was trained on
+POINTS = 40  # measurements of recovery in a run
 
 
 @dataclass(frozen=True)
@@ -116,13 +117,12 @@ class Learner:
         self.weights = [torch.full((size, size), recipe.start, requires_grad=True) for _ in range(depth)]
         self.optimizer = torch.optim.Adam(self.weights)
 
-    def loss(self, source_bdr: Tensor, index_bj: Tensor, target_bj: Tensor, columns_b: Tensor | None = None) -> Tensor:
+    def loss(self, translation: Translation, source_bdr: Tensor) -> Tensor:
         """Cross-entropy summed over the columns of a string, mean over strings."""
+        index_bj, target_bj, columns_b = columns_of(translation)
         logits_bjx = self.recipe.sharpness * simulate(self.weights, source_bdr, index_bj, columns_b)
         losses_bj = functional.cross_entropy(logits_bjx.mT, target_bj, reduction="none")
-        if columns_b is not None:
-            losses_bj = losses_bj * (torch.arange(index_bj.shape[1]) < columns_b[:, None])
-        return losses_bj.sum(1).mean()
+        return (losses_bj * (torch.arange(index_bj.shape[1]) < columns_b[:, None])).sum(1).mean()
 
     def step(self, loss: Tensor, levels: Sequence[int], rate: float) -> None:
         """One update of the weights of some levels."""
@@ -142,41 +142,42 @@ class Learner:
                     weight.copy_(functional.softshrink(weight, rate * self.recipe.sparsity))
 
 
+def columns_of(translation: Translation) -> tuple[Tensor, Tensor, Tensor]:
+    """The bigrams of inputs and of outputs, [b, j] each, and how many of its columns each string has."""
+    index_bj, target_bj = (bigrams(strings, translation.chars) for strings in (translation.inputs, translation.outputs))
+    return index_bj, target_bj, torch.from_numpy(translation.lengths // 2)
+
+
 def accuracy(weights: Sequence[Tensor], codebook: Codebook, strings: Any, lengths: Any) -> float:
     """Share of characters that come out right with an empty context."""
-    translation, n = translate_batch(codebook, strings, lengths), codebook.chars
+    n = codebook.chars
     nothing = shown_sources(codebook.tables, np.zeros((1, codebook.depth, n**2), dtype=bool))
-    columns_b = torch.from_numpy(translation.lengths // 2)
+    index_bj, target_bj, columns_b = columns_of(translate_batch(codebook, strings, lengths))
     with torch.no_grad():
-        output_bj = simulate(weights, nothing, bigrams(translation.inputs, n), columns_b).argmax(-1)
-    target_bj = bigrams(translation.outputs, n)
+        output_bj = simulate(weights, nothing, index_bj, columns_b).argmax(-1)
     right_bj = (output_bj // n == target_bj // n).float() + (output_bj % n == target_bj % n).float()
-    inside_bj = torch.arange(target_bj.shape[1]) < columns_b[:, None]
-    return float(right_bj[inside_bj].mean() / 2)
+    return float(right_bj[torch.arange(target_bj.shape[1]) < columns_b[:, None]].mean() / 2)
 
 
-def train(
-    codebook: Codebook, recipe: Recipe, advance: Advance = lambda *_, **__: None, points: int = 40
-) -> TrainedWeights:
-    """Run the experiment, with `points` measurements of recovery along the way."""
+def train(codebook: Codebook, recipe: Recipe, advance: Advance = lambda *_, **__: None) -> TrainedWeights:
+    """Run the experiment, with a measurement of recovery now and then."""
     recipe.check()
     depth, chars, batch = codebook.depth, codebook.chars, recipe.batch
     learner = Learner(depth, chars, recipe)
     lengths = (recipe.length, recipe.length)
     masks = generator(recipe.seed, "masked columns")
     curve: list[dict[str, Any]] = []
-    every = max(1, recipe.steps // points)
+    every = max(1, recipe.steps // POINTS)
     hidden = np.zeros((depth, chars**2), dtype=bool)
     for step in range(recipe.steps):
-        inputs, sizes = random_inputs(chars, batch, lengths, recipe.seed, step * batch, stream="construct")
-        target = bigrams(translate_batch(codebook, inputs, sizes).outputs, chars)
+        strings = random_inputs(chars, batch, lengths, recipe.seed, step * batch, stream="construct")
         level = int(masks.integers(depth))
         columns = masks.integers(chars**2, size=batch if recipe.each_string else 1)
         shown = np.ones((len(columns), depth, chars**2), dtype=bool)
         if recipe.masked:
             shown[np.arange(len(columns)), level, columns] = False
             hidden[level, columns] = True
-        loss = learner.loss(shown_sources(codebook.tables, shown), bigrams(inputs, chars), target)
+        loss = learner.loss(translate_batch(codebook, *strings), shown_sources(codebook.tables, shown))
         levels = [level] if recipe.update == "layerwise" else range(depth)
         learner.step(loss, levels, rate_at(recipe, step, recipe.steps))
         if (step + 1) % every == 0 or step + 1 == recipe.steps:
@@ -186,6 +187,6 @@ def train(
         advance(1)
     weights = [weight.detach() for weight in learner.weights]
     of_hidden = float(held(weights, codebook)[hidden].mean()) if hidden.any() else 0.0
-    held_out, sizes = random_inputs(chars, EXAM, lengths, recipe.seed, 10**9, stream="construct")
-    closed_book = accuracy(weights, codebook, held_out, sizes)
+    held_out = random_inputs(chars, EXAM, lengths, recipe.seed, 10**9, stream="construct")
+    closed_book = accuracy(weights, codebook, *held_out)
     return TrainedWeights(recipe, depth, chars, weights, curve, float(hidden.mean()), of_hidden, closed_book)

@@ -32,8 +32,6 @@ from openbook.theory.construction.stream import Stream
 SCALE = 100.0  # N of both products: in float32 a larger one loses to rounding what it gains (`construct verify`)
 LARGEST = 2 << 30  # bytes of dense weights that we are willing to build
 
-Memories = tuple[Memory, Memory]  # of the two attentions of a level
-
 
 class TranslationLevel(nn.Module):
     """One step V_i -> V_{i+1}: four gated layers."""
@@ -52,21 +50,11 @@ class TranslationLevel(nn.Module):
         self.translate_attention = gated(translate_attention, basis, translate.ATTENTION_REPLACES)
         self.translate_mlp = gated(translate.storing_mlp(stream), basis, translate.MLP_REPLACES)
 
-    def remember(self, x_ck: Tensor, like: Memories | None, changed: slice) -> Memories:
-        """Keys and values of the context tokens, which no gate lets change."""
-        at_shift, at_translate = like or (None, None)
-        return (
-            self.shift_attention.layer.remember(x_ck, at_shift, changed),
-            self.translate_attention.layer.remember(x_ck, at_translate, changed),
-        )
-
     def shifted(self, x_bqk: Tensor, memory: Memory | None = None) -> Tensor:
         return self.shift_mlp(self.shift_attention(x_bqk, memory))
 
-    def forward(self, x_bqk: Tensor, memories: Memories | None = None) -> Tensor:
-        at_shift, at_translate = memories or (None, None)
-        x_bqk = self.shifted(x_bqk, at_shift)
-        return self.translate_mlp(self.translate_attention(x_bqk, at_translate))
+    def forward(self, x_bqk: Tensor, at_shift: Memory | None = None, at_translate: Memory | None = None) -> Tensor:
+        return self.translate_mlp(self.translate_attention(self.shifted(x_bqk, at_shift), at_translate))
 
 
 class ConstructedTransformer(nn.Module):
@@ -152,21 +140,26 @@ class ConstructedTransformer(nn.Module):
             x_bpk = level(x_bpk)
         return self.read(x_bpk[:, len(first_ck) :])
 
-    def remember(self, context: Any, like: Sequence[Memories] | None = None) -> list[Memories]:
-        """What every layer needs of a context, computed once and good for any number of strings.
+    @property
+    def attentions(self) -> list[RelativeAttention]:
+        """Two of each level, in order: that of the shift and that of the translation."""
+        return [module for module in self.modules() if isinstance(module, RelativeAttention)]
 
-        Contexts differ in `right` alone, which most maps do not read: with what was remembered of another context of
-        this model (`like`), only the values of the translation are computed.
+    def remember(self, context: Any, like: Sequence[Memory] | None = None) -> list[Memory]:
+        """What every attention needs of a context, computed once and good for any number of strings.
+
+        No gate lets context tokens change. Contexts differ in `right` alone, which most maps do not read: with what was
+        remembered of another context of this model (`like`), only the values of the translation are computed.
         """
         first_ck, right = self.embed_context(context), self.basis.axes("right")
-        known: Sequence[Any] = like or [None] * self.depth
-        return [level.remember(first_ck, one, right) for level, one in zip(self.levels, known, strict=True)]  # type: ignore[operator]
+        known: Sequence[Memory | None] = like or [None] * len(self.attentions)
+        return [layer.remember(first_ck, one, right) for layer, one in zip(self.attentions, known, strict=True)]
 
-    def answer(self, memories: list[Memories], strings: ArrayLike, lengths: ArrayLike | None = None) -> Tensor:
+    def answer(self, memories: Sequence[Memory], strings: ArrayLike, lengths: ArrayLike | None = None) -> Tensor:
         """The same as `forward` for a context that was remembered: only the second segment is computed."""
         x_bqk = self.embed_strings(strings, lengths)
-        for level, memory in zip(self.levels, memories, strict=True):
-            x_bqk = level(x_bqk, memory)
+        for level, at_shift, at_translate in zip(self.levels, memories[::2], memories[1::2], strict=True):
+            x_bqk = level(x_bqk, at_shift, at_translate)
         return self.read(x_bqk)
 
     def translated(self, columns_bjx: Tensor) -> Any:

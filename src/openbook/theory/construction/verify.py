@@ -18,8 +18,8 @@ from openbook.base.errors import InputError
 from openbook.base.randomness import generator
 from openbook.task import Codebook, Translation, random_inputs, translate_batch
 from openbook.theory.construction.fast import bigrams
-from openbook.theory.construction.layers import Mlp, RelativeAttention
-from openbook.theory.construction.transformer import SCALE, ConstructedTransformer, Memories
+from openbook.theory.construction.layers import Memory, Mlp
+from openbook.theory.construction.transformer import SCALE, ConstructedTransformer
 from openbook.theory.surrogate.model import Floats, context
 
 SCALES = (10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
@@ -79,7 +79,7 @@ def one_hot_outputs(translation: Translation) -> tuple[Tensor, Tensor]:
     return functional.one_hot(index, translation.chars**2).float(), inside
 
 
-def compare(model: ConstructedTransformer, memories: list[Memories], translation: Translation) -> tuple[int, float]:
+def compare(model: ConstructedTransformer, memories: list[Memory], translation: Translation) -> tuple[int, float]:
     """How many strings come out wrong under a context, and the largest deviation from the surrogate's output."""
     with torch.no_grad():
         columns = model.answer(memories, translation.inputs, translation.lengths)
@@ -127,7 +127,7 @@ def at_scale(depth: int, chars: int, scale: float, seed: int) -> dict[str, Any]:
     basis, size, columns = model.basis, chars**2, slice(1, inputs.shape[1] // 2 + 1)
     level = model.levels[0]
     with torch.no_grad():
-        at_shift, at_translate = model.remember(context(codebook))[0]
+        at_shift, at_translate, *_ = model.remember(context(codebook))
         shifted = level.shifted(model.embed_strings(inputs), at_shift)  # type: ignore[operator]
         attended = level.translate_attention(shifted, at_translate)  # type: ignore[operator]
     first = torch.from_numpy(translation.bigrams[:, 0].astype(np.int64))
@@ -171,7 +171,7 @@ def disagreements(model: ConstructedTransformer, seed: int, strings: int = 64) -
 
 def count(model: ConstructedTransformer) -> dict[str, Any]:
     """Sizes as they are in the module's weights, not as they were meant to be."""
-    attentions = [module for module in model.modules() if isinstance(module, RelativeAttention)]
+    attentions = model.attentions
     mlps = [module for module in model.modules() if isinstance(module, Mlp)]
     tokens = len(model.embed_context(torch.zeros(model.depth, model.chars**2, model.chars**2)))
     tokens += model.embed_strings(np.zeros((1, 20), dtype=np.uint8)).shape[1]
