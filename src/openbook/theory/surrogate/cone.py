@@ -92,53 +92,42 @@ class ConeDescent:
         P_xk[right] = 0  # what is left is the tail: no cancellation
         self.soft_ik[layer, columns] = P_xk.sum(0) > TAIL
 
-    def _forward(self) -> tuple[dict[int, ConeLayer], Floats]:
-        """The cone's layers, from where it begins, and the probability of each label inside it."""
+    def _forward(self) -> dict[int, ConeLayer]:
+        """The cone's layers, from where it begins."""
         chars = self.chars
         cone: dict[int, ConeLayer] = {}
-        softened = [bool(soft_k.any()) for soft_k in self.soft_ik]
-        inside_j: Mask | None = None
-        cells: Indices = np.empty(0, dtype=np.int64)
-        U_cu: Floats | None = None
         for i in range(self.depth):
-            reached_j: Mask | None = self.soft_ik[i].take(self.bigram_ij[i]) if softened[i] else None
-            if inside_j is not None:
-                spread_j = inside_j.copy()
-                spread_j[:-1] |= inside_j[1:]
-                spread_j[-1] |= inside_j[0]
-                reached_j = spread_j if reached_j is None else reached_j | spread_j
-            if reached_j is None or not reached_j.any():
+            reached_j = self.soft_ik[i].take(self.bigram_ij[i])
+            below, known_ju = cone.get(i - 1), self.known_iju[i]
+            if below is not None:
+                reached_j[below.cells] = reached_j[below.cells - 1] = True  # it spreads by one position to the left
+                kept_cu = known_ju.take(below.cells, axis=0)
+                known_ju[below.cells] = below.O_ck @ self.M_iku[i - 1]
+            cells = np.flatnonzero(reached_j)
+            if not cells.size:
                 continue
-            known_ju = self.known_iju[i]
-            if U_cu is not None:
-                kept_cu = known_ju.take(cells, axis=0)
-                known_ju[cells] = U_cu
-            now = np.flatnonzero(reached_j)
-            after = self.next_j.take(now)
-            F_ca, S_ca = known_ju.take(after, axis=0)[:, :chars], known_ju.take(now, axis=0)[:, chars:]
-            if U_cu is not None:
-                known_ju[cells] = kept_cu
-            O_ck = (S_ca[:, :, None] * F_ca[:, None, :]).reshape(now.size, -1)
-            cells, inside_j = now, reached_j
-            if i < self.depth - 1:
-                U_cu = O_ck @ self.M_iku[i]
-            cone[i] = ConeLayer(cells, after, F_ca, S_ca, O_ck)
-        rows_ck = self.P_ixk[-1].take(self.label_j[cells], axis=0)
-        return cone, np.einsum("ck,ck->c", rows_ck, O_ck) if cone else np.empty(0)
+            after = self.next_j.take(cells)
+            F_ca, S_ca = known_ju.take(after, axis=0)[:, :chars], known_ju.take(cells, axis=0)[:, chars:]
+            if below is not None:
+                known_ju[below.cells] = kept_cu
+            cone[i] = ConeLayer(cells, after, F_ca, S_ca, (S_ca[:, :, None] * F_ca[:, None, :]).reshape(cells.size, -1))
+        return cone
 
     def gradient(self, layers: Sequence[int]) -> tuple[float, list[ColumnGradients]] | None:
         """Loss and (layer, soft columns, dL/dW of them), for each of the given layers, the last first.
 
         None when a label in the cone is too unlikely for the neglected tails.
         """
-        cone, chance_c = self._forward()
+        cone, last = self._forward(), self.depth - 1
         if not cone:
             return 0.0, []
+        label_c = self.label_j[cone[last].cells]
+        rows_ck = self.P_ixk[last].take(label_c, axis=0)
+        chance_c = np.einsum("ck,ck->c", rows_ck, cone[last].O_ck)
         if chance_c.min() < FLOOR:
             return None
-        last = self.depth - 1
-        pull_c, label_c = -1 / (chance_c * self.pairs), self.label_j[cone[last].cells]
-        gO_ck = self.P_ixk[last].take(label_c, axis=0) * pull_c[:, None]
+        pull_c = -1 / (chance_c * self.pairs)
+        gO_ck = rows_ck * pull_c[:, None]
         gradients: list[ColumnGradients] = []
         for i in range(last, max(min(layers), min(cone)) - 1, -1):
             if i < last:
