@@ -45,12 +45,10 @@ class RelativeAttention(nn.Module):
 
     def __init__(self, heads: Sequence[Head]) -> None:
         super().__init__()
-        offsets = max(len(head.biases) for head in heads)
-        biases = [list(head.biases) + [0.0] * (offsets - len(head.biases)) for head in heads]
-        self.register_buffer("query_hkk", torch.stack([head.query for head in heads]))
-        self.register_buffer("key_hkk", torch.stack([head.key for head in heads]))
-        self.register_buffer("value_hkk", torch.stack([head.value for head in heads]))
-        self.register_buffer("bias_ho", torch.tensor(biases))
+        query, key, value, biases = zip(*heads, strict=True)
+        for name, maps in (("query_hkk", query), ("key_hkk", key), ("value_hkk", value)):
+            self.register_buffer(name, torch.stack(maps))
+        self.register_buffer("bias_ho", nn.utils.rnn.pad_sequence([torch.tensor(row) for row in biases], True))
 
     @property
     def heads(self) -> int:
