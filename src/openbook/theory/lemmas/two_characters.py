@@ -54,6 +54,11 @@ def map_agreement(first: Bits, second: Bits) -> Integers:
     return agreement(*rows).reshape(len(first), 2, len(second), 2)
 
 
+def correlations(maps: Table) -> Integers:
+    """`map_agreement` of every two of some maps: 4 where their correlation is 1."""
+    return map_agreement(characters(maps), characters(maps))
+
+
 def shares(correlated: NDArray[np.bool_]) -> list[Fraction]:
     """The share of pairs (f, g) that correlate at (i, j), for (i, j) = 11, 12, 21, 22, from a table [f, i, g, j]."""
     pairs = correlated.shape[0] * correlated.shape[2]
@@ -120,9 +125,9 @@ def mirror_correlation(*, seed: int, mirrors: int = 4) -> Outcome:
     mirrors_first = [
         sorted(everything.tolist(), key=lambda table: table not in own) for own in mirror_sets(six).tolist()
     ]
-    alike = characters(np.array(mirrors_first)[:, :mirrors].reshape(-1, 4))
-    original = map_agreement(characters(six), characters(six))[:, None, :, :, None, :]
-    changed = int((map_agreement(alike, alike).reshape(6, mirrors, 2, 6, mirrors, 2) != original).sum())
+    alike = np.array(mirrors_first)[:, :mirrors].reshape(-1, 4)
+    original = correlations(six)[:, None, :, :, None, :]
+    changed = int((correlations(alike).reshape(6, mirrors, 2, 6, mirrors, 2) != original).sum())
     negated = everything[:, np.arange(4)[:, None] ^ np.arange(4)]  # [map, which inputs are negated, 4]
     inside = (negated[:, :, None] == mirror_sets(everything)[:, None]).all(axis=-1).any(axis=-1)
     outside, pairs = int((~inside).sum()), (6 * mirrors) ** 2
@@ -136,8 +141,7 @@ def correlation_six(*, seed: int, probability: Fraction = Fraction(1, 3)) -> Out
 
     All 36 pairs are enumerated, and every correlation is 0 or 1.
     """
-    six = characters(np.array(list(SIX.values())))
-    table = map_agreement(six, six)
+    table = correlations(np.array(list(SIX.values())))
     first, _, _, second = shares(table == 4)
     holds = bool(np.isin(table, (0, 4)).all()) and first == second == probability
     return Outcome(holds, [first, second], f"{first} and {second}", probability)
@@ -152,7 +156,7 @@ def correlation_pair(*, seed: int, probability: Fraction = Fraction(1, 3)) -> Ou
     Remark: i, j run over {1, 2}, not {0, 1}. The heading 'at least one pair' must be read as 'at one fixed pair': at
     some pair or other, two bijections of {0,1}² correlate always (two of three parities meet two of three).
     """
-    table = map_agreement(characters(all_maps()), characters(all_maps()))
+    table = correlations(all_maps())
     fixed = shares(table == 4)
     somewhere = Fraction(int((table == 4).any(axis=(1, 3)).sum()), 576)
     holds = bool(np.isin(table, (0, 4)).all()) and set(fixed) == {probability} and somewhere == 1
@@ -166,7 +170,7 @@ def correlation_both(*, seed: int, probability: Fraction = Fraction(1, 3)) -> Ou
 
     All 576 pairs of maps are enumerated.
     """
-    full = map_agreement(characters(all_maps()), characters(all_maps())) == 4
+    full = correlations(all_maps()) == 4
     straight = full[:, 0, :, 0] & full[:, 1, :, 1]
     crossed = full[:, 0, :, 1] & full[:, 1, :, 0]
     forked = int((full[:, :, :, 0] & full[:, :, :, 1]).sum())
