@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
@@ -28,6 +27,7 @@ from openbook.theory.construction.basis import Basis
 from openbook.theory.construction.fast import bigrams
 from openbook.theory.construction.layers import Gated, Memory, RelativeAttention, StoringMlp
 from openbook.theory.construction.stream import Stream
+from openbook.theory.surrogate.model import unmatricize
 
 SCALE = 100.0  # N of both products: in float32 a larger one loses to rounding what it gains (`construct verify`)
 LARGEST = 2 << 30  # bytes of dense weights that we are willing to build
@@ -164,8 +164,7 @@ class ConstructedTransformer(nn.Module):
 
     def translated(self, columns_bjx: Tensor) -> Any:
         """The characters of output columns: argmax of each column, [b, L]."""
-        index_bj = columns_bjx.argmax(-1).cpu().numpy()
-        return np.stack([index_bj // self.chars, index_bj % self.chars], -1).reshape(len(index_bj), -1)
+        return unmatricize(columns_bjx.mT.cpu().numpy())
 
 
 def _check_buildable(depth: int, chars: int, scale: float) -> None:

@@ -32,7 +32,7 @@ from openbook.theory.surrogate.factored import (
     spread,
     weight_gradient,
 )
-from openbook.theory.surrogate.model import SHARPNESS, Floats, Mask, recovered, softmax
+from openbook.theory.surrogate.model import Floats, Mask, recovered, softmax
 
 ColumnGradients = tuple[int, Indices, Floats]  # a layer, columns of it, dL/dW of these columns
 
@@ -86,7 +86,7 @@ class ConeDescent:
         right = self.rules_ik[layer, columns], np.arange(columns.size)
         if in_context:
             A_xk[right] += 1
-        P_xk = softmax(A_xk, SHARPNESS)
+        P_xk = softmax(A_xk)
         self.P_ixk[layer][:, columns] = P_xk
         self.M_iku[layer, columns] = marginals(P_xk)
         P_xk[right] = 0  # what is left is the tail: no cancellation

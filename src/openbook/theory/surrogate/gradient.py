@@ -136,18 +136,15 @@ def measure_mask(grid: GradientGrid, setting: DropSetting, index: int) -> dict[i
     mask_ik = draw_mask(codebook, setting.rate, setting.books, grid.seed, index)
     pool, length = grid.pool(setting, index), 2 * grid.pairs
     first = index * max((*grid.batches, ACROSS_BATCH))  # strings of its own for every mask
-    parts = []
-    for start in range(0, pool, CHUNK):
-        count = min(CHUNK, pool - start)
-        strings = random_inputs(grid.chars, count, (length, length), grid.seed, first + start, "gradient")[0]
-        g_sxq, image_q = column_gradients(codebook, mask_ik, strings)
-        parts.append(g_sxq)
+    strings = random_inputs(grid.chars, pool, (length, length), grid.seed, first, "gradient")[0]
+    chunks = (strings[start : start + CHUNK] for start in range(0, pool, CHUNK))
+    parts, images = zip(*(column_gradients(codebook, mask_ik, chunk) for chunk in chunks), strict=True)
     g_sxq = np.concatenate(parts)
     accuracies = {}
     for batch in setting.batches:
         if whole := pool // batch:
             g_bxq = g_sxq[: whole * batch].reshape(whole, batch, *g_sxq.shape[1:]).mean(1)
-            paper, released = predicted(g_bxq, image_q)
+            paper, released = predicted(g_bxq, images[0])
             accuracies[batch] = float(paper.mean()), float(released.mean())
     return accuracies
 

@@ -78,9 +78,9 @@ def hardmax(A: Floats) -> Floats:
     return (np.arange(A.shape[-2])[:, None] == A.argmax(-2)[..., None, :]).astype(A.dtype)
 
 
-def softmax(A: Floats, sharpness: float = SHARPNESS) -> Floats:
+def softmax(A: Floats) -> Floats:
     """Column-wise softmax(25 A), the differentiable stand-in for `hardmax`."""
-    E = np.exp(sharpness * (A - A.max(-2, keepdims=True)))
+    E = np.exp(SHARPNESS * (A - A.max(-2, keepdims=True)))
     return E / E.sum(-2, keepdims=True)
 
 
