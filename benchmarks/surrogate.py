@@ -35,13 +35,13 @@ class Dense:
         self.W_ixk = W_ixk.astype(np.float32)
         self.C_ixk = context(codebook).astype(np.float32)
         self.V_xj = matricize(string, codebook.chars)[0].astype(np.float32)
-        self.label_j = label_j
+        self.label_xj = np.eye(codebook.chars**2, dtype=np.float32)[:, label_j]
 
     def step(self, layer: int, column: int, full: bool, lean: bool = False) -> None:
         kept = self.C_ixk[layer, :, column].copy()
         self.C_ixk[layer, :, column] = 0
         layers = [layer] if lean else list(range(DEPTH))
-        gW_ixk = dense.gradient(self.W_ixk, self.C_ixk, self.V_xj, self.label_j, layers)[1]
+        gW_ixk = dense.gradient(self.W_ixk, self.C_ixk, self.V_xj, self.label_xj, layers)[1]
         self.C_ixk[layer, :, column] = kept
         for i, gW_xk in zip(layers, gW_ixk, strict=True):
             if full or i == layer:
@@ -66,7 +66,7 @@ def disagreement(cone: ConeDescent, string: np.ndarray, masks: list[tuple[int, i
         for i, columns, gW_xk in result[1]:
             fast[i][:, columns] = gW_xk
         C_ixk = context(codebook, one_dropped(codebook, layer, column))
-        expected = dense.gradient(cone.W_ixk, C_ixk, V_xj, cone.label_j)[1]
+        expected = dense.gradient(cone.W_ixk, C_ixk, V_xj, np.eye(size)[:, cone.label_j])[1]
         worst = max(worst, float(np.abs(fast - expected).max()))
         largest = max(largest, float(np.abs(expected).max()))
     return worst / largest
@@ -113,8 +113,8 @@ def accuracy_row() -> Row:
     C_ixk = context(codebook, mask_ik).astype(np.float32)
     V_xj = matricize(strings[0], CHARS)[0].astype(np.float32)
     W_ixk = np.zeros_like(C_ixk)
-    label_j = ConeDescent(codebook, strings[0], W_ixk).label_j
-    baseline_seconds = cpu_seconds(lambda: dense.gradient(W_ixk, C_ixk, V_xj, label_j, [0]))
+    label_xj = np.eye(CHARS**2, dtype=np.float32)[:, ConeDescent(codebook, strings[0], W_ixk).label_j]
+    baseline_seconds = cpu_seconds(lambda: dense.gradient(W_ixk, C_ixk, V_xj, label_xj, [0]))
     return Row("gradient accuracy, one string", 1e3 * ours, "ms", 1e3 * baseline_seconds, None, "ratio", "less")
 
 

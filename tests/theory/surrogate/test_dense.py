@@ -47,7 +47,8 @@ def test_the_gradient_is_that_of_automatic_differentiation() -> None:
         V = P @ ((Q @ V) * (Q.T @ V.roll(-1, dims=1)))
     expected = -torch.log(V.gather(0, torch.tensor(label_j)[None])).mean()
     expected.backward()
-    loss, gW_ixk = dense.gradient(W_ixk, C_ixk, V_xj, label_j)
+    label_xj = np.eye(16)[:, label_j]
+    loss, gW_ixk = dense.gradient(W_ixk, C_ixk, V_xj, label_xj)
     assert loss == pytest.approx(expected.item(), rel=1e-12)
     np.testing.assert_allclose(gW_ixk, weights.grad.numpy(), atol=1e-12)
-    np.testing.assert_array_equal(dense.gradient(W_ixk, C_ixk, V_xj, label_j, [2, 1])[1], gW_ixk[[2, 1]])
+    np.testing.assert_array_equal(dense.gradient(W_ixk, C_ixk, V_xj, label_xj, [2, 1])[1], gW_ixk[[2, 1]])

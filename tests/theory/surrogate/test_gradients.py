@@ -33,9 +33,12 @@ def setting(depth: int, chars: int, pairs: int, trained: bool, seed: int) -> tup
     column = int(cone.bigram_ij[layer, 0])
     cone.refresh(layer, np.array([column]), in_context=False)
     loss, gradient = dense.gradient(
-        W_ixk, context(codebook, one_dropped(codebook, layer, column)), matricize(string, chars)[0], cone.label_j
+        W_ixk,
+        context(codebook, one_dropped(codebook, layer, column)),
+        matricize(string, chars)[0],
+        np.eye(chars**2)[:, cone.label_j],
     )
-    return cone, gradient, loss
+    return cone, gradient, float(loss)
 
 
 def gather(found, like: np.ndarray) -> np.ndarray:
@@ -93,7 +96,7 @@ def test_a_step_is_one_step_of_the_dense_algorithm():
         layer, column = step % 3, step % 9
         cone.step(layer, column, 100.0, full=True)
         C_ixk = context(codebook, one_dropped(codebook, layer, column))
-        gradient = dense.gradient(W_ixk, C_ixk, matricize(string, 3)[0], cone.label_j)[1]
+        gradient = dense.gradient(W_ixk, C_ixk, matricize(string, 3)[0], np.eye(9)[:, cone.label_j])[1]
         W_ixk = (W_ixk - 100 * gradient).clip(0, 1)
     np.testing.assert_allclose(cone.W_ixk, W_ixk, atol=1e-4)
     assert cone.W_ixk.max() == 1

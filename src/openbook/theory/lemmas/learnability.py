@@ -12,9 +12,8 @@ from openbook.task import Codebook, random_inputs, translate_batch
 from openbook.task.phrasebook import Table, sample_tables
 from openbook.theory.lemmas.check import Outcome, Z, section
 from openbook.theory.lemmas.enumeration import Bits, translate_all
-from openbook.theory.surrogate.dense import backward, forward
-from openbook.theory.surrogate.factored import weight_gradient
-from openbook.theory.surrogate.model import Floats, matricize, softmax
+from openbook.theory.surrogate.dense import gradient
+from openbook.theory.surrogate.model import Floats, matricize
 
 check = section("Gradients and algebra")
 
@@ -36,11 +35,9 @@ def vanilla_descent(tables: Table, rates: Floats, steps: int, pairs: int, seed: 
     accuracy = np.zeros(runs)
     for step in range(steps):
         strings = random_inputs(chars, runs, (2 * pairs, 2 * pairs), seed, step * runs, "theory vanilla")[0]
-        label = matricize(translate_batch(tables, strings, chars=chars).outputs, chars)
-        P_itxk = softmax(W_itxk)
-        predicted, tape = forward(P_itxk, matricize(strings, chars))
-        G_itxk = np.stack(backward(P_itxk, tape, -label / np.maximum(predicted, 1e-12) / pairs, range(depth)))
-        W_itxk = np.clip(W_itxk - rates[:, None, None] * weight_gradient(P_itxk, G_itxk), 0, 1)
+        translation = translate_batch(tables, strings, chars=chars)
+        V_txj, label_txj = (matricize(ends, chars) for ends in (translation.inputs, translation.outputs))
+        W_itxk = np.clip(W_itxk - rates[:, None, None] * gradient(W_itxk, 0.0, V_txj, label_txj)[1], 0, 1)
         if step % every == every - 1:
             learned = W_itxk.argmax(2).swapaxes(0, 1).astype(np.uint16)
             same = (translate_all(learned, test, chars)[:, :, -1] == right).reshape(runs, -1, 2).all(axis=2)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from openbook.theory.surrogate.factored import Indices, weight_gradient
+from openbook.theory.surrogate.factored import SMALLEST, weight_gradient
 from openbook.theory.surrogate.model import Floats, shift_matrix, softmax
 
 Tape = list[tuple[Floats, Floats]]
@@ -44,16 +44,14 @@ def backward(P_ixk: Sequence[Floats] | Floats, tape: Tape, G_bxj: Floats, layers
 
 
 def gradient(
-    W_ixk: Floats, C_ixk: Floats, V_xj: Floats, label_j: Indices, layers: Sequence[int] | None = None
-) -> tuple[float, Floats]:
-    """The soft model's mean cross-entropy -log V[label_j, j] and its gradient in W_i for the given layers: [i, x, k].
+    W_ixk: Floats, C_ixk: Floats | float, V_bxj: Floats, label_bxj: Floats, layers: Sequence[int] | None = None
+) -> tuple[Floats, Floats]:
+    """The soft model's mean cross-entropy for every string, and its gradient in W_i for the given layers: [i, b, x, k].
 
-    The paper writes the sum instead of the mean (see docs/surrogate.md).
+    Labels are one-hot columns. The paper writes the sum over positions instead of the mean (see docs/surrogate.md).
     """
     P_ixk, chosen = softmax(C_ixk + W_ixk), list(range(len(W_ixk)) if layers is None else layers)
-    output_xj, tape = forward(P_ixk, V_xj)
-    at_label = label_j, np.arange(label_j.size)
-    G_xj = np.zeros_like(output_xj)
-    G_xj[at_label] = -1 / (label_j.size * output_xj[at_label])
-    gW_ixk = weight_gradient(P_ixk[chosen], np.stack(backward(P_ixk, tape, G_xj, chosen)))
-    return float(-np.log(output_xj[at_label]).mean()), gW_ixk
+    output_bxj, tape = forward(P_ixk, V_bxj)
+    G_bxj = -label_bxj / np.maximum(output_bxj, SMALLEST) / V_bxj.shape[-1]
+    gW_ixk = weight_gradient(P_ixk[chosen], np.stack(backward(P_ixk, tape, G_bxj, chosen)))
+    return -np.log((label_bxj * output_bxj).sum(-2)).mean(-1), gW_ixk
