@@ -15,8 +15,9 @@ from torch.nn import functional
 
 from _rows import Row, cpu_seconds, main
 from openbook.task import Codebook, random_inputs, translate_batch
-from openbook.theory.construction import ConstructedTransformer, full_context
-from openbook.theory.construction.fast import Rules, bigrams, simulate
+from openbook.theory.construction import ConstructedTransformer
+from openbook.theory.construction.fast import bigrams, shown_sources, simulate
+from openbook.theory.surrogate.model import context
 
 DEPTH, CHARS, LENGTH, BATCH = 5, 10, 20, 32
 PART = 4  # strings the stock model is timed on; its time grows linearly, its memory would not fit a laptop
@@ -54,10 +55,10 @@ def measure() -> Iterator[Row]:
         return functional.cross_entropy(columns.flatten(0, 1), target.flatten())
 
     def fast() -> None:
-        rules = Rules.shown(codebook.tables, shown)
+        rules = shown_sources(codebook.tables, shown)
         torch.autograd.grad(loss(simulate(weights, rules, index)), weights)
 
-    memories = model.remember(full_context(codebook))
+    memories = model.remember(context(codebook))
 
     def remembered() -> None:
         torch.autograd.grad(loss(model.answer(memories, inputs)), weights)

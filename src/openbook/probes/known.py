@@ -22,7 +22,7 @@ from openbook.probes.perturb import Count, PerturbMap, changed_books, section_ch
 from openbook.probes.stitch import StitchMap, assembled, section_map
 from openbook.probes.stitching import Cost, Stitcher, Window
 from openbook.task import Codebook, Translation, random_inputs, translate_batch
-from openbook.theory.construction import ConstructedTransformer, full_context
+from openbook.theory.construction import ConstructedTransformer
 from openbook.theory.surrogate.model import hardmax, matricize, shift
 
 Kind = Literal["construction", "surrogate"]
@@ -78,7 +78,7 @@ def known_stitch_map(
     """Stitching maps between a model that only reads and one that has stored the codebook."""
     codebook, translation = _translated(depth, chars, samples, length, seed)
     base, trained = build(kind, depth, chars), build(kind, depth, chars)
-    everything = full_context(codebook)
+    everything = torch.from_numpy(codebook.matrices())
     trained.store(everything)
     stitcher = Stitcher(list(base.levels), list(trained.levels))
     expected = translation.outputs.astype(np.int64)

@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from openbook.theory.lemmas.dense import shift, translated
 from openbook.theory.lemmas.depth_two import runs, squared_loss_gradient
 from openbook.theory.lemmas.search import column_candidates, problem, without_column
-from openbook.theory.surrogate.model import softmax
+from openbook.theory.surrogate.model import shift, softmax, translated
 
 
 def test_runs_are_counted_around_the_end() -> None:
@@ -41,7 +40,7 @@ def test_the_dense_gradient_is_the_derivative() -> None:
 def test_a_batch_of_gradients_is_the_gradients_of_its_members() -> None:
     """Candidates for a column hold every bigram in turn, and nothing else changes."""
     given_problem = problem(2, 3, seed=1)
-    first, second = given_problem.P_ixx
+    first, second = given_problem.P_ixk
     candidates = column_candidates(first, 4)
     assert candidates[:, :, 4].tolist() == np.eye(9).tolist()
     assert all(np.array_equal(without_column(P, 4), without_column(first, 4)) for P in candidates)

@@ -14,7 +14,7 @@ from openbook.theory.surrogate.learn import LearnerConfig, default_pairs, learn
 from openbook.theory.surrogate.model import Surrogate, matricize, one_dropped, unmatricize
 from openbook.theory.surrogate.model import context as context_of
 from openbook.theory.surrogate.search import matches
-from openbook.theory.surrogate.soft import control, enhanced, initial_weights, mask_at
+from openbook.theory.surrogate.soft import initial_weights, mask_at, soft_descent
 from openbook.theory.surrogate.trajectory import Trajectory
 
 
@@ -129,9 +129,9 @@ def test_full_and_layerwise_differ_only_by_tails_from_zero_weights():
 def test_controls_fail_where_the_context_would_have_sufficed(kind):
     codebook = Codebook.sample(4, 4, 2)
     string = coverable_inputs(codebook, 1, 320, 2)[0]
-    helped, _ = enhanced(codebook, string, initial_weights(codebook, 0.1, 2), 2000, full=True)
+    helped, _ = soft_descent(codebook, string, initial_weights(codebook, 0.1, 2), 2000, "full")
     assert helped.complete
-    run, _ = control(codebook, string, initial_weights(codebook, 0.1, 2), helped.steps, kind, seed=2)
+    run, _ = soft_descent(codebook, string, initial_weights(codebook, 0.1, 2), helped.steps, kind, seed=2)
     assert not run.complete and run.recovered < 0.3 and run.extra["stopped"] == "budget"
 
 
@@ -181,8 +181,8 @@ def test_descent_needs_small_weights():
     "work",
     [
         lambda codebook, string: descent.descend(codebook, string, np.zeros((2, 4, 9))),
-        lambda codebook, string: enhanced(codebook, string, np.zeros((1, 9, 9)), 10, full=True),
-        lambda codebook, string: control(codebook, string, np.zeros((2, 9)), 10, "wrong"),
+        lambda codebook, string: soft_descent(codebook, string, np.zeros((1, 9, 9)), 10, "full"),
+        lambda codebook, string: soft_descent(codebook, string, np.zeros((2, 9)), 10, "wrong"),
     ],
 )
 def test_weights_of_another_shape_are_refused(work):

@@ -3,7 +3,6 @@
 Read `transformer.py` first (the stages in order), then `shift.py` and `translate.py` (every weight and why).
 """
 
-from openbook.theory.construction.context import full_context, partial_context
 from openbook.theory.construction.transformer import ConstructedTransformer
 
-__all__ = ["ConstructedTransformer", "full_context", "partial_context"]
+__all__ = ["ConstructedTransformer"]

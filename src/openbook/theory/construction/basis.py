@@ -1,12 +1,12 @@
 """Named directions of a vector space, and linear maps given by what they do to each of them.
 
-The weights of the hand-built transformer are never written as index arithmetic: a map is a function from a named basis
-vector to a combination of named basis vectors (tracr's `craft` is the model).
+The weights of the hand-built transformer are never written as index arithmetic: a map is a table that says, for each
+subspace, to which combination of named basis vectors it sends its own (tracr's `craft` is the model).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
 import torch
@@ -54,10 +54,24 @@ class Basis:
         return torch.tensor([float(direction.subspace in subspaces) for direction in self.directions])
 
 
-def linear(source: Basis, target: Basis, action: Action) -> Tensor:
-    """The matrix [target, source] of the map that sends each basis vector of `source` to `action` of it."""
+def onto(subspace: str, weight: float = 1.0) -> Action:
+    """Sends each direction to the one at the same place in a subspace, times a weight."""
+    return lambda direction: {Direction(subspace, direction.place): weight}
+
+
+def kept(*subspaces: str) -> dict[str, Action]:
+    """Sends each of these subspaces to itself."""
+    return {subspace: onto(subspace) for subspace in subspaces}
+
+
+def linear(source: Basis, target: Basis, actions: Mapping[str, Action]) -> Tensor:
+    """The matrix [target, source] of the map that sends each basis vector to the action on it of its subspace.
+
+    Subspaces without an action are sent to 0.
+    """
     matrix = torch.zeros(len(target), len(source))
     for column, direction in enumerate(source.directions):
-        for image, coefficient in action(direction).items():
-            matrix[target.axis(image.subspace, *image.place), column] = coefficient
+        if action := actions.get(direction.subspace):
+            for image, coefficient in action(direction).items():
+                matrix[target.axis(image.subspace, *image.place), column] = coefficient
     return matrix

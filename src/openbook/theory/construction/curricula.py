@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from openbook.book.shelf import NONE
@@ -19,7 +18,7 @@ from openbook.curriculum import SamplingPlan, curriculum_named, open_fragments
 from openbook.task import Codebook, Translation, random_inputs
 from openbook.task.alphabet import alphabets
 from openbook.task.source import Translations
-from openbook.theory.construction.fast import Rules, bigrams
+from openbook.theory.construction.fast import sources
 from openbook.theory.construction.training import EXAM, Learner, Recipe, accuracy, rate_at
 
 LENGTHS = (20, 40)  # characters of a string, as in section 4.1
@@ -77,8 +76,5 @@ def closed_book_accuracy(curriculum: str, depth: int, chars: int, samples: int, 
     recipe = replace(recipe, warmup=min(recipe.warmup, max(1, steps // 10)))
     learner = Learner(depth, chars, recipe)
     for step, (part, images) in enumerate(batches(plan, source, recipe.batch)):
-        index, target = bigrams(part.inputs, chars), bigrams(part.outputs, chars)
-        loss = learner.loss(Rules.of(images), index, target, torch.from_numpy(part.lengths // 2))
-        learner.step(loss, range(depth), rate_at(recipe, step, steps))
-    held_out, lengths = random_inputs(chars, EXAM, LENGTHS, seed, start=10**9)
-    return accuracy([weight.detach() for weight in learner.weights], codebook, held_out, lengths)
+        learner.step(learner.loss(part, sources(images)), range(depth), rate_at(recipe, step, steps))
+    return accuracy(learner.weights, codebook, *random_inputs(chars, EXAM, LENGTHS, seed, start=10**9))

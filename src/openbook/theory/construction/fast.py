@@ -12,7 +12,6 @@ characters, d level.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,54 +24,29 @@ from openbook.theory.construction.layers import normalised
 from openbook.theory.construction.translate import FLOOR
 
 
-@dataclass(frozen=True)
-class Rules:
-    """The rules shown to each string: `image[b, i, x]` = r for a rule x -> r, and n² where no rule is shown.
+def sources(image: NDArray[Any]) -> Tensor:
+    """The rules shown to each string, read backwards: the left side x of the rule x -> r for each r, [b, d, n²].
 
-    `source` is the same read backwards. The first axis has size 1 when every string sees the same rules.
+    `image[b, i, x]` is r for a rule x -> r, and n² where no rule is shown, as in the result. Right sides must differ
+    within a level, as they do in a phrasebook and in parts of it. b is 1 where every string sees the same rules.
     """
-
-    image_bdx: Tensor
-    source_bdr: Tensor
-
-    @classmethod
-    def of(cls, image: NDArray[Any]) -> Rules:
-        """From images alone; right sides must differ within a level, as they do in a phrasebook and in parts of it."""
-        batch, depth, size = image.shape
-        source = np.full((batch, depth, size + 1), size, dtype=np.int64)
-        np.put_along_axis(source, image, np.broadcast_to(np.arange(size), image.shape), axis=-1)
-        return cls(torch.from_numpy(np.ascontiguousarray(image)).long(), torch.from_numpy(source[..., :size].copy()))
-
-    @classmethod
-    def shown(cls, tables: NDArray[Any], open_bdx: NDArray[np.bool_]) -> Rules:
-        """The rules of one codebook (tables [d, n²]) that are marked open for each string."""
-        size = tables.shape[-1]
-        return cls.of(np.where(open_bdx, tables.astype(np.int64), size))
+    batch, depth, size = image.shape
+    source = np.full((batch, depth, size + 1), size, dtype=np.int64)
+    np.put_along_axis(source, image.astype(np.int64), np.broadcast_to(np.arange(size), image.shape), axis=-1)
+    return torch.from_numpy(source[..., :size].copy())
 
 
-class _Lookup(torch.autograd.Function):
-    """C_i s without the matrix: row r of the result is s at the left side of the rule with right side r, or 0.
-
-    Its transpose is the same lookup with left and right sides exchanged, which autograd's scatter would not know.
-    """
-
-    @staticmethod
-    def forward(ctx: Any, s_bjx: Tensor, source_br: Tensor, image_bx: Tensor) -> Tensor:
-        ctx.save_for_backward(image_bx)
-        return _gather(s_bjx, source_br)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Any) -> Any:
-        (image_bx,) = ctx.saved_tensors
-        return _gather(gradients[0], image_bx), None, None
+def shown_sources(tables: NDArray[Any], open_bdx: NDArray[np.bool_]) -> Tensor:
+    """`sources` of the rules of one codebook (tables [d, n²]) that are marked open for each string."""
+    return sources(np.where(open_bdx, tables, tables.shape[-1]))
 
 
-def _gather(values_bjx: Tensor, index_bx: Tensor) -> Tensor:
-    """values[b, j, index[b, x]], where the index n² gives 0."""
-    padded = functional.pad(values_bjx, (0, 1))
-    if len(index_bx) == 1:
-        return padded.index_select(-1, index_bx[0])
-    return padded.gather(-1, index_bx[:, None].expand(-1, values_bjx.shape[1], -1))
+def looked_up(s_bjx: Tensor, source_br: Tensor) -> Tensor:
+    """C_i s without the matrix: row r of the result is s at the left side of the rule with right side r, or 0."""
+    padded = functional.pad(s_bjx, (0, 1))
+    if len(source_br) == 1:
+        return padded.index_select(-1, source_br[0])
+    return padded.gather(-1, source_br[:, None].expand(-1, s_bjx.shape[1], -1))
 
 
 def shift(V_bjx: Tensor, chars: int, columns_b: Tensor | None = None) -> Tensor:
@@ -87,7 +61,7 @@ def shift(V_bjx: Tensor, chars: int, columns_b: Tensor | None = None) -> Tensor:
 
 
 def simulate(
-    weights: Sequence[Tensor], rules: Rules, index_bj: Tensor, columns_b: Tensor | None = None, floor: float = FLOOR
+    weights: Sequence[Tensor], source_bdr: Tensor, index_bj: Tensor, columns_b: Tensor | None = None
 ) -> Tensor:
     """V_{d+1} as rows, [b, j, n²], of strings given as bigram indices; `weights` are W_1 .. W_d.
 
@@ -98,8 +72,8 @@ def simulate(
     V_bjx = functional.one_hot(index_bj, size).to(weights[0].dtype)
     for level, W in enumerate(weights):
         s_bjx = shift(V_bjx, chars, columns_b)
-        shown_bjr = _Lookup.apply(s_bjx, rules.source_bdr[:, level], rules.image_bdx[:, level])
-        V_bjx = normalised(functional.gelu(shown_bjr + s_bjx @ W.mT), floor)
+        shown_bjr = looked_up(s_bjx, source_bdr[:, level])
+        V_bjx = normalised(functional.gelu(shown_bjr + s_bjx @ W.mT), FLOOR)
     return V_bjx
 
 

@@ -45,12 +45,10 @@ class RelativeAttention(nn.Module):
 
     def __init__(self, heads: Sequence[Head]) -> None:
         super().__init__()
-        offsets = max(len(head.biases) for head in heads)
-        biases = [list(head.biases) + [0.0] * (offsets - len(head.biases)) for head in heads]
-        self.register_buffer("query_hkk", torch.stack([head.query for head in heads]))
-        self.register_buffer("key_hkk", torch.stack([head.key for head in heads]))
-        self.register_buffer("value_hkk", torch.stack([head.value for head in heads]))
-        self.register_buffer("bias_ho", torch.tensor(biases))
+        query, key, value, biases = zip(*heads, strict=True)
+        for name, maps in (("query_hkk", query), ("key_hkk", key), ("value_hkk", value)):
+            self.register_buffer(name, torch.stack(maps))
+        self.register_buffer("bias_ho", nn.utils.rnn.pad_sequence([torch.tensor(row) for row in biases], True))
 
     @property
     def heads(self) -> int:
@@ -70,17 +68,16 @@ class RelativeAttention(nn.Module):
 
     def forward(self, x_bqk: Tensor, memory: Memory | None = None) -> Tensor:
         """Attend from every token of `x`; with a memory, `x` is what follows the remembered context tokens."""
+        memory = memory or self.remember(x_bqk.new_zeros(0, x_bqk.shape[-1]))
+        tokens, context = x_bqk.shape[1], memory.key_hck.shape[1]
         query_bhqk = _each_head(x_bqk, self.query_hkk)
-        value_bhpk = _each_head(x_bqk, self.value_hkk)
-        scores_bhqp = query_bhqk @ _each_head(x_bqk, self.key_hkk).mT + _relative(self.bias_ho, x_bqk.shape[1])
-        if memory is None:
-            return (torch.softmax(scores_bhqp, -1) @ value_bhpk).sum(1)
-        before_bhqc = torch.einsum("bhqk,hck->bhqc", query_bhqk, memory.key_hck)
-        before_bhqc = before_bhqc + _reaching_back(self.bias_ho, x_bqk.shape[1], before_bhqc.shape[-1])
-        weights = torch.softmax(torch.cat([before_bhqc, scores_bhqp], -1), -1)
-        from_context, from_own = weights.split([before_bhqc.shape[-1], x_bqk.shape[1]], -1)
+        to_context_bhqc = torch.einsum("bhqk,hck->bhqc", query_bhqk, memory.key_hck)
+        to_own_bhqp = query_bhqk @ _each_head(x_bqk, self.key_hkk).mT
+        scores = torch.cat([to_context_bhqc, to_own_bhqp], -1) + _biases(self.bias_ho, tokens, context + tokens)
+        from_context, from_own = torch.softmax(scores, -1).split([context, tokens], -1)
+        value_bhqk = torch.einsum("bhqc,hck->bhqk", from_context, memory.value_hck)
         # summed over heads last: two heads that say the same with opposite signs then cancel exactly
-        return (torch.einsum("bhqc,hck->bhqk", from_context, memory.value_hck) + from_own @ value_bhpk).sum(1)
+        return (value_bhqk + from_own @ _each_head(x_bqk, self.value_hkk)).sum(1)
 
 
 def _each_head(x_bpk: Tensor, maps_hkk: Tensor) -> Tensor:
@@ -89,17 +86,10 @@ def _each_head(x_bpk: Tensor, maps_hkk: Tensor) -> Tensor:
     return (x_bpk @ maps_hkk.reshape(heads * width, -1).mT).unflatten(-1, (heads, width)).transpose(1, 2)
 
 
-def _reaching_back(bias_ho: Tensor, size: int, context: int) -> Tensor:
-    """b_{p-q} from positions after the context to context tokens: [h, size, context]."""
-    offset = context + torch.arange(size)[:, None] - torch.arange(context)
-    known = offset < bias_ho.shape[1]
-    return torch.where(known, bias_ho[:, offset.clamp(max=bias_ho.shape[1] - 1)], 0.0)
-
-
-def _relative(bias_ho: Tensor, size: int) -> Tensor:
-    """b_{p-q} for every pair of positions, minus infinity where p is after q: [h, size, size]."""
-    position = torch.arange(size, device=bias_ho.device)
-    offset = position[:, None] - position[None, :]
+def _biases(bias_ho: Tensor, queries: int, keys: int) -> Tensor:
+    """b_{p-q} for the last `queries` of `keys` positions, minus infinity where p is after q: [h, queries, keys]."""
+    position = torch.arange(keys, device=bias_ho.device)
+    offset = position[keys - queries :, None] - position
     known = (offset >= 0) & (offset < bias_ho.shape[1])
     bias = torch.where(known, bias_ho[:, offset.clamp(0, bias_ho.shape[1] - 1)], 0.0)
     return bias.masked_fill(offset < 0, float("-inf"))
@@ -161,7 +151,7 @@ class Gated(nn.Module):
         self.context_axis = context_axis
         self.register_buffer("replaces_k", replaces_k)
 
-    def forward(self, x_bqk: Tensor, memory: Memory | None = None) -> Tensor:
-        out_bqk = self.layer(x_bqk) if memory is None else self.layer(x_bqk, memory)
+    def forward(self, x_bqk: Tensor, *memory: Memory | None) -> Tensor:
+        out_bqk = self.layer(x_bqk, *memory)
         gate_bq1 = 1 - x_bqk[..., self.context_axis, None]
         return x_bqk + gate_bq1 * (out_bqk - self.replaces_k * x_bqk)

@@ -14,9 +14,7 @@ from __future__ import annotations
 
 import math
 
-from torch import Tensor
-
-from openbook.theory.construction.basis import Basis, Direction, Vector, linear
+from openbook.theory.construction.basis import Action, Basis, Direction, kept, linear, onto
 from openbook.theory.construction.layers import Head, Mlp
 from openbook.theory.construction.stream import Stream, pairs
 
@@ -34,46 +32,23 @@ MLP_REPLACES = ("left",)
 def heads(stream: Stream, level: int) -> list[Head]:
     """The three heads of the shift at `level` (from 0)."""
     source, target = stream.basis, stream.halfway
-
-    def nothing(_: Direction) -> Vector:
-        return {}
-
-    def end_to_start(direction: Direction) -> Vector:
-        # query of the wrapping head: only the end position asks, and it asks for the start
-        return {Direction("start"): 2 * SATURATED} if direction.subspace == "end" else {}
-
-    def start_only(direction: Direction) -> Vector:
-        return {direction: 1.0} if direction.subspace == "start" else {}
-
-    def tail_and_marks(direction: Direction) -> Vector:
-        # (1_n ⊗ I_n)ᵀ v: the second character of a bigram; start, end and segment move right with it
-        match direction:
-            case Direction("left", (_, b)):
-                return {Direction("tail", (b,)): 1.0}
-            case Direction("start" | "end" | "query"):
-                return {direction: 1.0}
-        return {}
-
-    def mark_of_leaving(direction: Direction) -> Vector:
-        # the position that is the start now is the one the sequence leaves
-        return {Direction("think", (level,)): 1.0} if direction.subspace == "start" else {}
-
-    def lead(direction: Direction) -> Vector:
-        # (I_n ⊗ 1_n)ᵀ v: the first character of a bigram
-        match direction:
-            case Direction("left", (c, _)):
-                return {Direction("lead", (c,)): 1.0}
-        return {}
-
-    silent = linear(source, source, nothing)
+    silent = linear(source, source, {})
+    # (1_n ⊗ I_n)ᵀ v: the second character of a bigram; start, end and segment move right with it
+    tail_and_marks: dict[str, Action] = {
+        "left": lambda bigram: {Direction("tail", bigram.place[1:]): 1.0},
+        **kept("start", "end", "query"),
+    }
     previous = Head(silent, silent, linear(source, target, tail_and_marks), (0.0, SATURATED))
-    own = Head(silent, silent, linear(source, target, mark_of_leaving), (SATURATED,))
+    # the position that is the start now is the one the sequence leaves
+    mark_of_leaving = linear(source, target, {"start": lambda _: {Direction("think", (level,)): 1.0}})
+    own = Head(silent, silent, mark_of_leaving, (SATURATED,))
     # A softmax must attend somewhere, so the paper's third head cannot be "0 otherwise". Ours attends to its own
     # position (bias) unless it is the end (score 2·200 against 200), where it attends to the start.
     own_or_wrapped = Head(
-        linear(source, source, end_to_start),
-        linear(source, source, start_only),
-        linear(source, target, lead),
+        linear(source, source, {"end": onto("start", 2 * SATURATED)}),
+        linear(source, source, kept("start")),
+        # (I_n ⊗ 1_n)ᵀ v: the first character of a bigram
+        linear(source, target, {"left": lambda bigram: {Direction("lead", bigram.place[:1]): 1.0}}),
         (SATURATED,),
     )
     return [previous, own, own_or_wrapped]
@@ -89,20 +64,13 @@ def product_mlp(stream: Stream, scale: float) -> Mlp:
     """
     source, target = stream.halfway, stream.basis
     hidden = Basis(unit for kind in ("sum", "first", "second") for unit in pairs(kind, stream.chars))
+    characters = range(stream.chars)
     constant = math.sqrt(math.pi / 2) * scale**2
 
-    def inner(direction: Direction) -> Vector:
-        match direction:
-            case Direction("tail", (b,)):
-                return {Direction(kind, (b, c)): 1 / scale for kind in ("sum", "first") for c in range(stream.chars)}
-            case Direction("lead", (c,)):
-                return {Direction(kind, (b, c)): 1 / scale for kind in ("sum", "second") for b in range(stream.chars)}
-            case Direction("think"):
-                return dict.fromkeys(hidden.directions, -SILENCE)
-        return {}
-
-    def outer(direction: Direction) -> Vector:
-        return {Direction("left", direction.place): constant if direction.subspace == "sum" else -constant}
-
-    inner_uk: Tensor = linear(source, hidden, inner)
-    return Mlp(inner_uk, linear(hidden, target, outer))
+    inner: dict[str, Action] = {
+        "tail": lambda b: {Direction(kind, (*b.place, c)): 1 / scale for kind in ("sum", "first") for c in characters},
+        "lead": lambda c: {Direction(kind, (b, *c.place)): 1 / scale for kind in ("sum", "second") for b in characters},
+        "think": lambda _: dict.fromkeys(hidden.directions, -SILENCE),
+    }
+    outer = {"sum": onto("left", constant), "first": onto("left", -constant), "second": onto("left", -constant)}
+    return Mlp(linear(source, hidden, inner), linear(hidden, target, outer))

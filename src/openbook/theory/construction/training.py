@@ -24,12 +24,14 @@ from torch.nn import functional
 
 from openbook.base.errors import InputError
 from openbook.base.randomness import generator
-from openbook.task import Codebook, random_inputs, translate_batch
-from openbook.theory.construction.fast import Rules, bigrams, simulate
+from openbook.task import Codebook, Translation, random_inputs, translate_batch
+from openbook.theory.construction.fast import bigrams, shown_sources, simulate
+from openbook.theory.surrogate.model import recovered
 
 Update = Literal["layerwise", "full"]
 Advance = Callable[..., object]
 EXAM = 512  # strings of the exam, none of which was trained on
+POINTS = 40  # measurements of recovery in a run
 
 
 @dataclass(frozen=True)
@@ -92,16 +94,9 @@ class TrainedWeights:
         return {**asdict(self.recipe), "steps": self.recipe.steps, "chance": 1 / self.chars, **measured}
 
 
-def recovered(weights: Sequence[Tensor], codebook: Codebook) -> NDArray[np.bool_]:
+def held(weights: Sequence[Tensor], codebook: Codebook) -> NDArray[np.bool_]:
     """Which columns [d, n²] have one largest entry, and it is the rule's right side."""
-    top = torch.stack([W.detach() for W in weights]).topk(2, dim=1)
-    right = top.indices[:, 0] == torch.from_numpy(codebook.tables.astype(np.int64))
-    return (right & (top.values[:, 0] > top.values[:, 1])).numpy()
-
-
-def share_recovered(weights: Sequence[Tensor], codebook: Codebook) -> list[float]:
-    """The share of recovered columns, for each level."""
-    return recovered(weights, codebook).mean(1).tolist()
+    return recovered(torch.stack([W.detach() for W in weights]).numpy(), codebook)
 
 
 def rate_at(recipe: Recipe, step: int, steps: int) -> float:
@@ -114,86 +109,84 @@ def rate_at(recipe: Recipe, step: int, steps: int) -> float:
 
 
 class Learner:
-    """Weights W_1 .. W_d and one Adam for each of them, so that a level that is not updated stands still."""
+    """Weights W_1 .. W_d and Adam, which lets a level stand still that is given no gradient."""
 
     def __init__(self, depth: int, chars: int, recipe: Recipe) -> None:
         self.recipe = recipe
         size = chars**2
         self.weights = [torch.full((size, size), recipe.start, requires_grad=True) for _ in range(depth)]
-        self.optimizers = [torch.optim.Adam([weight]) for weight in self.weights]
+        self.optimizer = torch.optim.Adam(self.weights)
 
-    def loss(self, rules: Rules, index_bj: Tensor, target_bj: Tensor, columns_b: Tensor | None = None) -> Tensor:
+    def loss(self, translation: Translation, source_bdr: Tensor) -> Tensor:
         """Cross-entropy summed over the columns of a string, mean over strings."""
-        logits_bjx = self.recipe.sharpness * simulate(self.weights, rules, index_bj, columns_b)
+        index_bj, target_bj, columns_b = columns_of(translation)
+        logits_bjx = self.recipe.sharpness * simulate(self.weights, source_bdr, index_bj, columns_b)
         losses_bj = functional.cross_entropy(logits_bjx.mT, target_bj, reduction="none")
-        if columns_b is not None:
-            losses_bj = losses_bj * (torch.arange(index_bj.shape[1]) < columns_b[:, None])
-        return losses_bj.sum(1).mean()
+        return (losses_bj * (torch.arange(index_bj.shape[1]) < columns_b[:, None])).sum(1).mean()
 
     def step(self, loss: Tensor, levels: Sequence[int], rate: float) -> None:
         """One update of the weights of some levels."""
         chosen = [self.weights[level] for level in levels]
         if not self.recipe.shrink:
             loss = loss + self.recipe.sparsity * sum((weight.abs().sum() for weight in chosen), torch.zeros(()))
-        gradients = torch.autograd.grad(loss, chosen)
-        for weight, gradient in zip(chosen, gradients, strict=True):
-            weight.grad = gradient
+        self.optimizer.zero_grad()
+        loss.backward(inputs=chosen)
         norm = torch.nn.utils.clip_grad_norm_(chosen, self.recipe.clip)
         if not torch.isfinite(norm):
             raise InputError("the gradient is not finite: give a smaller learning rate")
-        for level in levels:
-            self.optimizers[level].param_groups[0]["lr"] = rate
-            self.optimizers[level].step()
-            self.weights[level].grad = None
-            if self.recipe.shrink:
-                with torch.no_grad():
-                    self.weights[level].copy_(functional.softshrink(self.weights[level], rate * self.recipe.sparsity))
+        self.optimizer.param_groups[0]["lr"] = rate
+        self.optimizer.step()
+        if self.recipe.shrink:
+            with torch.no_grad():
+                for weight in chosen:
+                    weight.copy_(functional.softshrink(weight, rate * self.recipe.sparsity))
+
+
+def columns_of(translation: Translation) -> tuple[Tensor, Tensor, Tensor]:
+    """The bigrams of inputs and of outputs, [b, j] each, and how many of its columns each string has."""
+    index_bj, target_bj = (bigrams(strings, translation.chars) for strings in (translation.inputs, translation.outputs))
+    return index_bj, target_bj, torch.from_numpy(translation.lengths // 2)
 
 
 def accuracy(weights: Sequence[Tensor], codebook: Codebook, strings: Any, lengths: Any) -> float:
     """Share of characters that come out right with an empty context."""
-    translation, n = translate_batch(codebook, strings, lengths), codebook.chars
-    nothing = Rules.shown(codebook.tables, np.zeros((1, codebook.depth, n**2), dtype=bool))
-    columns_b = torch.from_numpy(translation.lengths // 2)
+    n = codebook.chars
+    nothing = shown_sources(codebook.tables, np.zeros((1, codebook.depth, n**2), dtype=bool))
+    index_bj, target_bj, columns_b = columns_of(translate_batch(codebook, strings, lengths))
     with torch.no_grad():
-        output_bj = simulate(weights, nothing, bigrams(translation.inputs, n), columns_b).argmax(-1)
-    target_bj = bigrams(translation.outputs, n)
+        output_bj = simulate(weights, nothing, index_bj, columns_b).argmax(-1)
     right_bj = (output_bj // n == target_bj // n).float() + (output_bj % n == target_bj % n).float()
-    inside_bj = torch.arange(target_bj.shape[1]) < columns_b[:, None]
-    return float(right_bj[inside_bj].mean() / 2)
+    return float(right_bj[torch.arange(target_bj.shape[1]) < columns_b[:, None]].mean() / 2)
 
 
-def train(
-    codebook: Codebook, recipe: Recipe, advance: Advance = lambda *_, **__: None, points: int = 40
-) -> TrainedWeights:
-    """Run the experiment, with `points` measurements of recovery along the way."""
+def train(codebook: Codebook, recipe: Recipe, advance: Advance = lambda *_, **__: None) -> TrainedWeights:
+    """Run the experiment, with a measurement of recovery now and then."""
     recipe.check()
     depth, chars, batch = codebook.depth, codebook.chars, recipe.batch
     learner = Learner(depth, chars, recipe)
     lengths = (recipe.length, recipe.length)
     masks = generator(recipe.seed, "masked columns")
     curve: list[dict[str, Any]] = []
-    every = max(1, recipe.steps // points)
+    every = max(1, recipe.steps // POINTS)
     hidden = np.zeros((depth, chars**2), dtype=bool)
     for step in range(recipe.steps):
-        inputs, sizes = random_inputs(chars, batch, lengths, recipe.seed, step * batch, stream="construct")
-        target = bigrams(translate_batch(codebook, inputs, sizes).outputs, chars)
+        strings = random_inputs(chars, batch, lengths, recipe.seed, step * batch, stream="construct")
         level = int(masks.integers(depth))
         columns = masks.integers(chars**2, size=batch if recipe.each_string else 1)
         shown = np.ones((len(columns), depth, chars**2), dtype=bool)
         if recipe.masked:
             shown[np.arange(len(columns)), level, columns] = False
             hidden[level, columns] = True
-        loss = learner.loss(Rules.shown(codebook.tables, shown), bigrams(inputs, chars), target)
+        loss = learner.loss(translate_batch(codebook, *strings), shown_sources(codebook.tables, shown))
         levels = [level] if recipe.update == "layerwise" else range(depth)
         learner.step(loss, levels, rate_at(recipe, step, recipe.steps))
         if (step + 1) % every == 0 or step + 1 == recipe.steps:
-            shares = share_recovered(learner.weights, codebook)
+            shares = held(learner.weights, codebook).mean(1).tolist()
             curve.append({"step": step + 1, "recovered_by_layer": shares, "loss": loss.item()})
             advance(0, note=f"{np.mean(shares):.0%} of the columns")
         advance(1)
     weights = [weight.detach() for weight in learner.weights]
-    of_hidden = float(recovered(weights, codebook)[hidden].mean()) if hidden.any() else 0.0
-    held_out, sizes = random_inputs(chars, EXAM, lengths, recipe.seed, 10**9, stream="construct")
-    closed_book = accuracy(weights, codebook, held_out, sizes)
+    of_hidden = float(held(weights, codebook)[hidden].mean()) if hidden.any() else 0.0
+    held_out = random_inputs(chars, EXAM, lengths, recipe.seed, 10**9, stream="construct")
+    closed_book = accuracy(weights, codebook, *held_out)
     return TrainedWeights(recipe, depth, chars, weights, curve, float(hidden.mean()), of_hidden, closed_book)

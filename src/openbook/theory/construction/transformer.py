@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import torch
 from numpy.typing import ArrayLike
 from torch import Tensor, nn
@@ -24,9 +23,11 @@ from openbook.base.errors import InputError
 from openbook.task.alphabet import check_size
 from openbook.task.translate import check_batch
 from openbook.theory.construction import shift, translate
-from openbook.theory.construction.context import check_context
+from openbook.theory.construction.basis import Basis
+from openbook.theory.construction.fast import bigrams
 from openbook.theory.construction.layers import Gated, Memory, RelativeAttention, StoringMlp
 from openbook.theory.construction.stream import Stream
+from openbook.theory.surrogate.model import unmatricize
 
 SCALE = 100.0  # N of both products: in float32 a larger one loses to rounding what it gains (`construct verify`)
 LARGEST = 2 << 30  # bytes of dense weights that we are willing to build
@@ -37,43 +38,23 @@ class TranslationLevel(nn.Module):
 
     def __init__(self, stream: Stream, level: int, scale: float) -> None:
         super().__init__()
+
+        def gated(layer: nn.Module, basis: Basis, replaces: Sequence[str]) -> Gated:
+            return Gated(layer, basis.projection(*replaces), basis.axis("context"))
+
         basis, halfway = stream.basis, stream.halfway
-        gate = basis.axis("context")
-
-        def gated(layer: nn.Module, replaces: Tensor) -> Gated:
-            return Gated(layer, replaces, gate)
-
-        self.shift_attention = gated(
-            RelativeAttention(shift.heads(stream, level)), halfway.projection(*shift.ATTENTION_REPLACES)
-        )
-        self.shift_mlp = gated(shift.product_mlp(stream, scale), basis.projection(*shift.MLP_REPLACES))
-        self.translate_attention = gated(
-            RelativeAttention(translate.heads(stream, level, scale)),
-            basis.projection(*translate.ATTENTION_REPLACES),
-        )
-        self.storing = translate.storing_mlp(stream)
-        self.translate_mlp = gated(self.storing, basis.projection(*translate.MLP_REPLACES))
-
-    def remember(self, x_ck: Tensor, like: tuple[Memory, Memory] | None, changed: slice) -> tuple[Memory, Memory]:
-        """Keys and values of the context tokens, which no gate lets change."""
-        at_shift, at_translate = like or (None, None)
-        return (
-            _attention(self.shift_attention).remember(x_ck, at_shift, changed),
-            _attention(self.translate_attention).remember(x_ck, at_translate, changed),
-        )
+        shift_attention = RelativeAttention(shift.heads(stream, level))
+        translate_attention = RelativeAttention(translate.heads(stream, level, scale))
+        self.shift_attention = gated(shift_attention, halfway, shift.ATTENTION_REPLACES)
+        self.shift_mlp = gated(shift.product_mlp(stream, scale), basis, shift.MLP_REPLACES)
+        self.translate_attention = gated(translate_attention, basis, translate.ATTENTION_REPLACES)
+        self.translate_mlp = gated(translate.storing_mlp(stream), basis, translate.MLP_REPLACES)
 
     def shifted(self, x_bqk: Tensor, memory: Memory | None = None) -> Tensor:
         return self.shift_mlp(self.shift_attention(x_bqk, memory))
 
-    def forward(self, x_bqk: Tensor, memories: tuple[Memory, Memory] | None = None) -> Tensor:
-        at_shift, at_translate = memories or (None, None)
-        x_bqk = self.shifted(x_bqk, at_shift)
-        return self.translate_mlp(self.translate_attention(x_bqk, at_translate))
-
-
-def _attention(gated: Gated) -> RelativeAttention:
-    assert isinstance(gated.layer, RelativeAttention)
-    return gated.layer
+    def forward(self, x_bqk: Tensor, at_shift: Memory | None = None, at_translate: Memory | None = None) -> Tensor:
+        return self.translate_mlp(self.translate_attention(self.shifted(x_bqk, at_shift), at_translate))
 
 
 class ConstructedTransformer(nn.Module):
@@ -106,8 +87,7 @@ class ConstructedTransformer(nn.Module):
 
     def embed_context(self, context: Any) -> Tensor:
         """The first segment: [n²·d, k], level by level."""
-        context_dxx = check_context(context, self.depth, self.chars).to(self.stored[0].device)
-        size = self.chars**2
+        context_dxx, size = self._checked_context(context), self.chars**2
         tokens = context_dxx.new_zeros(self.depth, size, len(self.basis))
         tokens[:, :, self.basis.axes("left")] = torch.eye(size)
         tokens[:, :, self.basis.axes("right")] = context_dxx.mT
@@ -115,19 +95,34 @@ class ConstructedTransformer(nn.Module):
         tokens[:, :, self.basis.axis("context")] = 1
         return tokens.reshape(self.depth * size, -1)
 
+    def _checked_context(self, context: Any) -> Tensor:
+        """A context as a float tensor [d, n², n²], or a complaint that names the level and the column."""
+        tensor = torch.as_tensor(context).detach().to(self.stored[0])
+        size = self.chars**2
+        if tuple(tensor.shape) != (self.depth, size, size):
+            raise InputError(
+                f"a context for MLT({self.depth}, {self.chars}) is [{self.depth}, {size}, {size}], not "
+                f"{list(tensor.shape)}: build the transformer for the depth and number of characters of the codebook"
+            )
+        bad = ((tensor != 0) & (tensor != 1)).any(1) | (tensor.sum(1) > 1)
+        if bad.any():
+            level, column = (int(i) for i in bad.nonzero()[0])
+            raise InputError(
+                f"context of level {level + 1}, column {column}: it sums to {float(tensor[level, :, column].sum()):g}, "
+                "but a column must be one-hot (a rule) or zero (no rule)"
+            )
+        return tensor
+
     def embed_strings(self, strings: ArrayLike, lengths: ArrayLike | None = None) -> Tensor:
         """The second segment: the columns of V_1, then paddings, [b, L/2 + d, k]."""
         array, sizes = check_batch(self.chars, strings, lengths)
         columns = torch.from_numpy(sizes // 2)
-        index_bj = torch.from_numpy(array[:, 0::2].astype(np.int64) * self.chars + array[:, 1::2])
-        inside_bj = torch.arange(index_bj.shape[1]) < columns[:, None]
-        tokens = torch.zeros(len(array), index_bj.shape[1] + self.depth, len(self.basis))
-        rows = torch.arange(len(array))
-        width = index_bj.shape[1]
-        tokens[:, :width, self.basis.axes("left")] = (
-            functional.one_hot(index_bj, self.chars**2) * inside_bj[..., None].float()
-        )
-        tokens[:, :width, self.basis.axis("query")] = inside_bj.float()
+        index_bj = bigrams(array, self.chars)
+        width, rows = index_bj.shape[1], torch.arange(len(array))
+        inside_bj = (torch.arange(width) < columns[:, None]).float()
+        tokens = torch.zeros(len(array), width + self.depth, len(self.basis))
+        tokens[:, :width, self.basis.axes("left")] = functional.one_hot(index_bj, self.chars**2) * inside_bj[..., None]
+        tokens[:, :width, self.basis.axis("query")] = inside_bj
         tokens[:, 0, self.basis.axis("start")] = 1
         tokens[rows, columns, self.basis.axis("end")] = 1
         tokens[rows, columns, self.basis.axis("query")] = 1
@@ -145,29 +140,31 @@ class ConstructedTransformer(nn.Module):
             x_bpk = level(x_bpk)
         return self.read(x_bpk[:, len(first_ck) :])
 
-    def remember(self, context: Any, like: list[tuple[Memory, Memory]] | None = None) -> list[tuple[Memory, Memory]]:
-        """What every layer needs of a context, computed once and good for any number of strings.
+    @property
+    def attentions(self) -> list[RelativeAttention]:
+        """Two of each level, in order: that of the shift and that of the translation."""
+        return [module for module in self.modules() if isinstance(module, RelativeAttention)]
 
-        Contexts differ in `right` alone, which most maps do not read: with what was remembered of another context of
-        this model (`like`), only the values of the translation are computed.
+    def remember(self, context: Any, like: Sequence[Memory] | None = None) -> list[Memory]:
+        """What every attention needs of a context, computed once and good for any number of strings.
+
+        No gate lets context tokens change. Contexts differ in `right` alone, which most maps do not read: with what was
+        remembered of another context of this model (`like`), only the values of the translation are computed.
         """
         first_ck, right = self.embed_context(context), self.basis.axes("right")
-        known: Sequence[Any] = like or [None] * self.depth
-        return [level.remember(first_ck, one, right) for level, one in zip(self.levels, known, strict=True)]  # type: ignore[operator]
+        known: Sequence[Memory | None] = like or [None] * len(self.attentions)
+        return [layer.remember(first_ck, one, right) for layer, one in zip(self.attentions, known, strict=True)]
 
-    def answer(
-        self, memories: list[tuple[Memory, Memory]], strings: ArrayLike, lengths: ArrayLike | None = None
-    ) -> Tensor:
+    def answer(self, memories: Sequence[Memory], strings: ArrayLike, lengths: ArrayLike | None = None) -> Tensor:
         """The same as `forward` for a context that was remembered: only the second segment is computed."""
         x_bqk = self.embed_strings(strings, lengths)
-        for level, memory in zip(self.levels, memories, strict=True):
-            x_bqk = level(x_bqk, memory)
+        for level, at_shift, at_translate in zip(self.levels, memories[::2], memories[1::2], strict=True):
+            x_bqk = level(x_bqk, at_shift, at_translate)
         return self.read(x_bqk)
 
     def translated(self, columns_bjx: Tensor) -> Any:
         """The characters of output columns: argmax of each column, [b, L]."""
-        index_bj = columns_bjx.argmax(-1).cpu().numpy()
-        return np.stack([index_bj // self.chars, index_bj % self.chars], -1).reshape(len(index_bj), -1)
+        return unmatricize(columns_bjx.mT.cpu().numpy())
 
 
 def _check_buildable(depth: int, chars: int, scale: float) -> None:

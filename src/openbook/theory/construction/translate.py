@@ -9,9 +9,7 @@ from __future__ import annotations
 
 import math
 
-from torch import Tensor
-
-from openbook.theory.construction.basis import Basis, Direction, Vector, linear
+from openbook.theory.construction.basis import Action, Basis, Direction, kept, linear, onto
 from openbook.theory.construction.layers import Head, StoringMlp
 from openbook.theory.construction.stream import Stream, pairs
 
@@ -49,50 +47,27 @@ def heads(stream: Stream, level: int, scale: float) -> list[Head]:
         Direction("think", (level,)): REST,
         Direction("query"): -ASIDE,
     }
+    asks_nothing = {image: -score for image, score in asks.items()}
+    keys = linear(basis, basis, kept("left", "level", "think", "query"))
 
-    def query(sign: float) -> Tensor:
-        def action(direction: Direction) -> Vector:
-            match direction:
-                case Direction("left"):
-                    return {direction: sign / scale}
-                case Direction("query"):
-                    return asks
-                case Direction("end"):  # the padding after the last column is in the segment, but asks for nothing
-                    return {image: -score for image, score in asks.items()}
-            return {}
+    def head(sign: float) -> Head:
+        query: dict[str, Action] = {
+            "left": onto("left", sign / scale),
+            "query": lambda _: asks,
+            "end": lambda _: asks_nothing,  # the padding after the last column is in the segment
+        }
+        value = {"right": onto("right", sign * scale / 2 * math.exp(REST))}
+        return Head(linear(basis, basis, query), keys, linear(basis, basis, value), (ASIDE - REST,))
 
-        return linear(basis, basis, action)
-
-    def key(direction: Direction) -> Vector:
-        return {direction: 1.0} if direction.subspace in ("left", "level", "think", "query") else {}
-
-    def value(sign: float) -> Tensor:
-        def action(direction: Direction) -> Vector:
-            amplified = sign * scale / 2 * math.exp(REST)
-            return {direction: amplified} if direction.subspace == "right" else {}
-
-        return linear(basis, basis, action)
-
-    keys = linear(basis, basis, key)
-    return [Head(query(sign), keys, value(sign), (ASIDE - REST,)) for sign in (+1.0, -1.0)]
+    return [head(+1.0), head(-1.0)]
 
 
 def storing_mlp(stream: Stream) -> StoringMlp:
     """The MLP with one hidden unit for each bigram r: GELU((C_i s)_r + (W_i s)_r), normalised, back into `left`."""
     basis, hidden = stream.basis, Basis(pairs("image", stream.chars))
-
-    def inner(direction: Direction) -> Vector:
-        return {Direction("image", direction.place): 1.0} if direction.subspace == "right" else {}
-
-    def outer(direction: Direction) -> Vector:
-        return {Direction("left", direction.place): 1.0}
-
-    def reads(direction: Direction) -> Vector:
-        return {direction: 1.0} if direction.subspace == "left" else {}
-
     return StoringMlp(
-        linear(basis, hidden, inner),
-        linear(hidden, basis, outer),
-        linear(basis, Basis(pairs("left", stream.chars)), reads),
+        linear(basis, hidden, {"right": onto("image")}),
+        linear(hidden, basis, {"image": onto("left")}),
+        linear(basis, Basis(pairs("left", stream.chars)), kept("left")),
         FLOOR,
     )

@@ -11,16 +11,16 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
 from openbook.base.errors import InputError
 from openbook.base.randomness import generator
 from openbook.task import Codebook, Translation, random_inputs, translate_batch
-from openbook.theory.construction.context import full_context, partial_context
-from openbook.theory.construction.layers import Memory, Mlp, RelativeAttention
+from openbook.theory.construction.fast import bigrams
+from openbook.theory.construction.layers import Memory, Mlp
 from openbook.theory.construction.transformer import SCALE, ConstructedTransformer
+from openbook.theory.surrogate.model import Floats, context
 
 SCALES = (10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0)
 STRENGTHS = (0.1, 0.25, 0.45, 0.75, 1.0)
@@ -63,32 +63,29 @@ def verify(
     }
 
 
-def divisions(codebook: Codebook, seed: int, index: int) -> Iterator[tuple[str, Tensor, Tensor]]:
+def divisions(codebook: Codebook, seed: int, index: int) -> Iterator[tuple[str, Floats, Floats]]:
     """(name, C, W) for the three ways to divide a codebook that the conditions allow."""
-    everything = full_context(codebook)
-    yield "full context", everything, torch.zeros_like(everything)
-    yield "empty context", torch.zeros_like(everything), everything
+    everything = context(codebook)
+    yield "full context", everything, np.zeros_like(everything)
+    yield "empty context", np.zeros_like(everything), everything
     choice = generator(seed, "divide", index).integers(0, 3, codebook.tables.shape)  # context, weights or both
-    yield "mixed", partial_context(codebook, choice != 1), partial_context(codebook, choice != 0)
+    yield "mixed", context(codebook, choice == 1), context(codebook, choice == 0)
 
 
-def one_hot_outputs(translation: Translation) -> tuple[Tensor, NDArray[np.bool_]]:
+def one_hot_outputs(translation: Translation) -> tuple[Tensor, Tensor]:
     """What the surrogate gives, as rows [b, j, n²], and which columns are no padding."""
-    outputs = translation.outputs.astype(np.int64)
-    index = torch.from_numpy(outputs[:, 0::2] * translation.chars + outputs[:, 1::2])
-    inside = np.arange(index.shape[1]) < translation.lengths[:, None] // 2
+    index = bigrams(translation.outputs, translation.chars)
+    inside = torch.arange(index.shape[1]) < torch.from_numpy(translation.lengths[:, None] // 2)
     return functional.one_hot(index, translation.chars**2).float(), inside
 
 
-def compare(
-    model: ConstructedTransformer, memories: list[tuple[Memory, Memory]], translation: Translation
-) -> tuple[NDArray[np.bool_], float]:
-    """Which strings come out wrong under a context, and the largest deviation from the surrogate's output."""
+def compare(model: ConstructedTransformer, memories: list[Memory], translation: Translation) -> tuple[int, float]:
+    """How many strings come out wrong under a context, and the largest deviation from the surrogate's output."""
     with torch.no_grad():
         columns = model.answer(memories, translation.inputs, translation.lengths)
     target, inside = one_hot_outputs(translation)
-    wrong = ((columns.argmax(-1) != target.argmax(-1)) & torch.from_numpy(inside)).any(1).numpy()
-    return wrong, float((columns - target)[torch.from_numpy(inside)].abs().max())
+    wrong = (columns.argmax(-1) != target.argmax(-1)) & inside
+    return int(wrong.any(1).sum()), float((columns - target)[inside].abs().max())
 
 
 def check_divisions(
@@ -98,26 +95,24 @@ def check_divisions(
 
     `deviation` is the largest |V_{d+1} - surrogate's| over all entries.
     """
-    compared: dict[str, list[tuple[NDArray[np.bool_], float]]] = {}
+    rows: dict[str, dict[str, Any]] = {}
     item, empty = 0, model.remember(torch.zeros(model.depth, model.chars**2, model.chars**2))
     for index in range(codebooks):
         codebook = Codebook.sample(model.depth, model.chars, seed, index)
-        for name, context, weights in divisions(codebook, seed, index):
+        for name, shown, weights in divisions(codebook, seed, index):
             model.store(weights)
-            memories = model.remember(context, like=empty) if context.any() else empty
+            memories = model.remember(shown, like=empty) if shown.any() else empty
+            row = rows.setdefault(name, {"name": name, "strings": 0, "mismatches": 0, "deviation": 0.0})
             for start in range(0, each, CHUNK):
                 part = min(CHUNK, each - start)
                 inputs, lengths = random_inputs(model.chars, part, (2, 40), seed, item + start)
                 translation = translate_batch(codebook, inputs, lengths)
-                compared.setdefault(name, []).append(compare(model, memories, translation))
+                mismatches, deviation = compare(model, memories, translation)
+                row["strings"], row["mismatches"] = row["strings"] + part, row["mismatches"] + mismatches
+                row["deviation"] = max(row["deviation"], deviation)
                 advance(part)
             item += each
-    rows = []
-    for name, parts in compared.items():
-        wrong, deviations = np.concatenate([wrong for wrong, _ in parts]), [deviation for _, deviation in parts]
-        counts = {"strings": wrong.size, "mismatches": int(wrong.sum())}
-        rows.append({"name": name, **counts, "deviation": max(deviations)})
-    return rows
+    return list(rows.values())
 
 
 def at_scale(depth: int, chars: int, scale: float, seed: int) -> dict[str, Any]:
@@ -132,7 +127,7 @@ def at_scale(depth: int, chars: int, scale: float, seed: int) -> dict[str, Any]:
     basis, size, columns = model.basis, chars**2, slice(1, inputs.shape[1] // 2 + 1)
     level = model.levels[0]
     with torch.no_grad():
-        at_shift, at_translate = model.remember(full_context(codebook))[0]
+        at_shift, at_translate, *_ = model.remember(context(codebook))
         shifted = level.shifted(model.embed_strings(inputs), at_shift)  # type: ignore[operator]
         attended = level.translate_attention(shifted, at_translate)  # type: ignore[operator]
     first = torch.from_numpy(translation.bigrams[:, 0].astype(np.int64))
@@ -160,12 +155,12 @@ def disagreements(model: ConstructedTransformer, seed: int, strings: int = 64) -
     by_context, by_weights = (translate_batch(book, inputs, lengths) for book in (shown, other))
     rows = []
     for strength in STRENGTHS:
-        weights = strength * full_context(other)
+        weights = strength * context(other)
         model.store(weights)
-        hard = (full_context(shown) + weights).argmax(1).numpy().astype(np.uint16)
+        hard = (context(shown) + weights).argmax(1).astype(np.uint16)
         surrogate = translate_batch(np.broadcast_to(hard, (strings, *hard.shape)), inputs, lengths, model.chars)
         with torch.no_grad():
-            columns = model.answer(model.remember(full_context(shown)), inputs, lengths)
+            columns = model.answer(model.remember(context(shown)), inputs, lengths)
         same = {"surrogate": surrogate, "context": by_context, "weights": by_weights}
         outputs = model.translated(columns)
         shares = {f"characters_as_{name}": float((outputs == t.outputs).mean()) for name, t in same.items()}
@@ -176,7 +171,7 @@ def disagreements(model: ConstructedTransformer, seed: int, strings: int = 64) -
 
 def count(model: ConstructedTransformer) -> dict[str, Any]:
     """Sizes as they are in the module's weights, not as they were meant to be."""
-    attentions = [module for module in model.modules() if isinstance(module, RelativeAttention)]
+    attentions = model.attentions
     mlps = [module for module in model.modules() if isinstance(module, Mlp)]
     tokens = len(model.embed_context(torch.zeros(model.depth, model.chars**2, model.chars**2)))
     tokens += model.embed_strings(np.zeros((1, 20), dtype=np.uint8)).shape[1]

@@ -13,9 +13,9 @@ from openbook.base.errors import InputError, nearest
 
 # isort: off
 # Each module registers its checks when it is imported, so this is the order of the paper.
-from openbook.theory.lemmas import task_properties, two_characters, positions  # noqa: F401
+from openbook.theory.lemmas import task_properties, two_characters  # noqa: F401
 from openbook.theory.lemmas import correlation, rate, particles, sq_dimension  # noqa: F401
-from openbook.theory.lemmas import equivalence, search, coverage, depth_two, gelu, learnability  # noqa: F401
+from openbook.theory.lemmas import equivalence, search, depth_two, gelu, learnability  # noqa: F401
 
 # isort: on
 from openbook.theory.lemmas.check import CHECKS, Check, Outcome, Result

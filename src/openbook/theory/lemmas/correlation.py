@@ -97,9 +97,5 @@ def correlation_sampled(*, seed: int, probability: Fraction | None = None, codeb
     equal = (first[0::2] == first[1::2]).mean(axis=1)  # correlation 1 is to be equal always or never
     hits = int(np.isin(equal, (0, 1)).sum())
     low, high = wilson(hits, codebooks, Z)
-    return Outcome(
-        low <= exact <= high,
-        {"rate": hits / codebooks, "low": low, "high": high},
-        f"{hits / codebooks:.4f} [{low:.4f}, {high:.4f}], exact {float(exact):.4f}",
-        exact,
-    )
+    measured = f"{hits / codebooks:.4f} [{low:.4f}, {high:.4f}], exact {float(exact):.4f}"
+    return Outcome(low <= exact <= high, {"rate": hits / codebooks, "low": low, "high": high}, measured, exact)

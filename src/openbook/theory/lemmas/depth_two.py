@@ -12,18 +12,19 @@ from collections import Counter
 import numpy as np
 
 from openbook.base.randomness import generator
-from openbook.theory.lemmas.chain_rule import backward, forward
 from openbook.theory.lemmas.check import Outcome, section
-from openbook.theory.lemmas.dense import Matrix, hardmax, shift
 from openbook.theory.lemmas.search import Problem, column_candidates, problem, without_column
+from openbook.theory.surrogate.dense import backward, forward
+from openbook.theory.surrogate.descent import CASES, case_of, closed_form
+from openbook.theory.surrogate.model import Floats, hardmax, shift
 
 check = section("Easy with context")
 
 
-def squared_loss_gradient(given: Problem, level: int, P_1: Matrix, P_2: Matrix) -> Matrix:
+def squared_loss_gradient(given: Problem, level: int, P_1: Floats, P_2: Floats) -> Floats:
     """∂‖V_3 - V_3*‖² / ∂P_level by the chain rule on the dense formula; the matrices may be batches."""
-    output_jx, tape = forward([P_1, P_2], given.V_xj.T)
-    return backward([P_1, P_2], tape, 2 * (output_jx - given.target_xj.T))[level - 1]
+    output_xj, tape = forward([P_1, P_2], given.V_xj)
+    return backward([P_1, P_2], tape, 2 * (output_xj - given.target_xj), [level - 1])[0]
 
 
 def runs(given: Problem) -> list[tuple[int, int]]:
@@ -31,20 +32,6 @@ def runs(given: Problem) -> list[tuple[int, int]]:
     is_k = shift(given.V_xj).astype(bool)  # [k, position]
     neighbours = (is_k & np.roll(is_k, -1, axis=1)).sum(axis=1)
     return [(int(count), int(beta)) for count, beta in zip(is_k.sum(axis=1) - neighbours, neighbours, strict=True)]
-
-
-def closed_form(n: int, held: tuple[int, int], right: tuple[int, int], alpha: int, beta: int) -> tuple[int, Matrix]:
-    """Which of the lemma's three cases it is, and ∂L/∂P_1^(k) in this case."""
-    (a, b), (a_star, b_star) = held, right
-    e, ones = np.eye(n), np.ones(n)
-    row, row_star = np.kron(e[a], ones), np.kron(e[a_star], ones)
-    column, column_star = np.kron(ones, e[b]), np.kron(ones, e[b_star])
-    both = 2 * alpha + 2 * beta
-    if a == a_star:
-        return 1, both * column - both * column_star + 2 * beta * row_star
-    if b == b_star:
-        return 2, both * row - both * row_star + 2 * beta * column_star
-    return 3, both * row + both * column - 2 * alpha * row_star - 2 * alpha * column_star
 
 
 @check("gradient-first-layer", "exhaustive", "lemma:apdx-surrogate-grad-key-W1")
@@ -56,17 +43,17 @@ def gradient_first_layer(*, seed: int, scale: int = 1) -> Outcome:
     Remark: The runs are of the shifted columns (printed V_1, it is Ṽ_1), and their left neighbour is case 3, not 2.
     α ≥ 1 needs one bigram other than k: on a constant string α = 0 and the gradient does not point at the rule.
     """
-    largest, seen, with_runs, alphas = 0.0, Counter({1: 0, 2: 0, 3: 0}), 0, []
+    largest, seen, with_runs, alphas = 0.0, Counter(dict.fromkeys(range(1, len(CASES) + 1), 0)), 0, []
     for chars, index in ((2, 0), (2, 1), (3, 0), (3, 1)):
         given = problem(2, chars, seed, index)
-        first, second = given.P_ixx
+        first, second = given.P_ixk
         for k, (alpha, beta) in enumerate(runs(given)):
-            P_bxx, right = column_candidates(first, k), int(first[:, k].argmax())
-            gradient_bx = squared_loss_gradient(given, 1, P_bxx, second)[:, :, k]
+            P_bxk, right = column_candidates(first, k), int(first[:, k].argmax())
+            gradient_bx = squared_loss_gradient(given, 1, P_bxk, second)[:, :, k]
             for held in set(range(given.size)) - {right}:
-                case, expected = closed_form(chars, divmod(held, chars), divmod(right, chars), alpha, scale * beta)
+                expected = closed_form(chars, held, right, alpha, scale * beta)
                 largest = max(largest, float(np.abs(gradient_bx[held] - expected).max()))
-                seen[case] += 1
+                seen[1 + CASES.index(case_of(chars, held, right))] += 1
                 with_runs += beta > 0
             alphas.append(alpha)
     constant = {alpha for alpha, beta in runs(problem(2, 3, seed, string=[1, 1] * 4)) if beta > 0}
@@ -90,27 +77,27 @@ def gradient_second_layer(*, seed: int, scale: int = 2) -> Outcome:
     largest, seen = 0.0, 0
     for chars in (2, 3):
         given = problem(2, chars, seed)
-        first, second = given.P_ixx
+        first, second = given.P_ixk
         for k, alpha in enumerate(shift(first @ shift(given.V_xj)).sum(axis=1)):
-            P_bxx = column_candidates(second, k)
-            gradient_bxx = squared_loss_gradient(given, 2, first, P_bxx)
-            expected_bx = scale * alpha * (P_bxx - second)[:, :, k]
-            largest = max(largest, float(np.abs(gradient_bxx[:, :, k] - expected_bx).max()))
+            P_bxk = column_candidates(second, k)
+            gradient_bxk = squared_loss_gradient(given, 2, first, P_bxk)
+            expected_bx = scale * alpha * (P_bxk - second)[:, :, k]
+            largest = max(largest, float(np.abs(gradient_bxk[:, :, k] - expected_bx).max()))
             seen += given.size
     return Outcome(largest < 1e-12, largest, f"largest deviation {largest:.0e} in {seen} gradients", 0)
 
 
-def descended(given: Problem, W_isxx: Matrix, steps: tuple[int, int]) -> Matrix:
+def descended(given: Problem, W_isxk: Floats, steps: tuple[int, int]) -> Floats:
     """Algorithm 3 from many starts s: in each layer, column by column, so many surrogate-gradient `steps`."""
-    learned = W_isxx.copy()
+    learned = W_isxk.copy()
     for layer in (0, 1):
         for k in range(given.size):
-            contexts = given.P_ixx.copy()
-            contexts[layer] = without_column(given.P_ixx[layer], k)
+            contexts = given.P_ixk.copy()
+            contexts[layer] = without_column(given.P_ixk[layer], k)
             for _ in range(steps[layer]):
                 P_1, P_2 = hardmax(contexts[:, None] + learned)
-                gradient_sxx = squared_loss_gradient(given, layer + 1, P_1, P_2)
-                learned[layer, :, :, k] -= gradient_sxx[:, :, k]
+                gradient_sxk = squared_loss_gradient(given, layer + 1, P_1, P_2)
+                learned[layer, :, :, k] -= gradient_sxk[:, :, k]
     return learned
 
 
@@ -132,10 +119,10 @@ def descent(*, seed: int, steps: tuple[int, int] = (2, 1)) -> Outcome:
     for chars in (2, 3, 4):
         given = problem(2, chars, seed)
         starts, stream = range(given.size), f"theory descent {chars}"
-        draws = [generator(seed, stream, start).uniform(-0.4, 0.4, given.P_ixx.shape) for start in starts]
-        W_isxx = np.stack(draws, axis=1)
-        W_isxx[:, starts, starts] = 0.49  # at start number s every column points at bigram s
-        correct = descended(given, W_isxx, steps).argmax(axis=-2) == given.P_ixx.argmax(axis=-2)[:, None]
+        draws = [generator(seed, stream, start).uniform(-0.4, 0.4, given.P_ixk.shape) for start in starts]
+        W_isxk = np.stack(draws, axis=1)
+        W_isxk[:, starts, starts] = 0.49  # at start number s every column points at bigram s
+        correct = descended(given, W_isxk, steps).argmax(axis=-2) == given.P_ixk.argmax(axis=-2)[:, None]
         right, total = right + int(correct.sum()), total + correct.size
     return Outcome(right == total, right / total, f"{right} of {total} columns recovered", "all")
 

@@ -1,6 +1,6 @@
 """The surrogate computes what the oracle computes: shift and translation, contexts in the input, both capabilities, Q.
 
-Shapes: b string, i level, l character, x bigram, j column; s_bil holds strings at every level, from the oracle.
+Shapes: b string, i level, x bigram as an image (row), k bigram as a left side (column), j column of a sequence.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from openbook.base.randomness import generator
 from openbook.task import Codebook, random_inputs
 from openbook.task.translate import Chars, output, translate
 from openbook.theory.lemmas.check import Outcome, count_unequal, equation, section
-from openbook.theory.lemmas.dense import Matrix, hardmax, matricize, shift, shift_matrix, surrogate
 from openbook.theory.lemmas.enumeration import all_strings
+from openbook.theory.surrogate.model import Floats, Surrogate, augment, context, matricize, shift, shift_matrix
 
 check = section("The surrogate")
 
@@ -28,23 +28,22 @@ def _strings(seed: int) -> Iterator[tuple[Chars, int]]:
         yield random_inputs(10, 40, (length, length), seed, stream="theory surrogate")[0], 10
 
 
-def _translations(seed: int) -> Iterator[tuple[Codebook, Chars]]:
-    """Codebooks of several sizes with strings s_bil of every level, translated by the oracle one after another."""
+def _translations(seed: int, most_chars: int = 10) -> Iterator[tuple[Floats, Floats]]:
+    """Codebooks of several sizes with strings of every level from the oracle, as Matrix(π_i) and one-hot columns.
+
+    P_ixk, and V_bixj with the input at i = 0 and the output at i = d.
+    """
     for strings, chars in _strings(seed):
-        for depth in (1, 2, 5):
+        for depth in (1, 2, 5) if chars <= most_chars else ():
             codebook = Codebook.sample(depth, chars, seed, depth)
             runs = [translate(codebook, string) for string in strings[:64].tolist()]
-            yield codebook, np.array([[*(level.string for level in run), output(run)] for run in runs])
+            levels = np.array([[*(level.string for level in run), output(run)] for run in runs])
+            yield context(codebook), matricize(levels, chars)
 
 
-def _expected(codebook: Codebook, s_bil: Chars) -> Matrix:
-    """The oracle's output as one-hot columns."""
-    return matricize(s_bil[:, -1], codebook.chars)
-
-
-def _books(codebook: Codebook) -> Matrix:
-    """Matrix(π_i) for every level: P_ixx."""
-    return codebook.matrices().astype(np.float64)
+def _expected(P_ixk: Floats, V_bixj: Floats) -> Floats:
+    """The oracle's output."""
+    return V_bixj[:, -1]
 
 
 @check("shift-equivalence", "exhaustive", "lemma:shift-equiv")
@@ -74,14 +73,12 @@ def translate_equivalence(*, seed: int, transpose: bool = False) -> Outcome:
     read off as (floor(x/n), x%n), not (ceil(x/n), x%n).
     """
 
-    def formula(codebook: Codebook, s_bil: Chars) -> Matrix:
-        P_ixx = _books(codebook).mT if transpose else _books(codebook)
-        return P_ixx @ shift(matricize(s_bil[:, :-1], codebook.chars))
-
-    def oracle(codebook: Codebook, s_bil: Chars) -> Matrix:
-        return matricize(s_bil[:, 1:], codebook.chars)
-
-    return equation(_translations(seed), formula, oracle, "{} of {} levels differ")
+    return equation(
+        _translations(seed),
+        lambda P_ixk, V_bixj: (P_ixk.mT if transpose else P_ixk) @ shift(V_bixj[:, :-1]),
+        lambda P_ixk, V_bixj: V_bixj[:, 1:],
+        "{} of {} levels differ",
+    )
 
 
 @check("context-augmented", "exhaustive", "defn:apdx-surrogate-surrogateModel-context-augmented")
@@ -95,26 +92,12 @@ def context_augmented(*, seed: int, hard: bool = True) -> Outcome:
     columns, and the last factor is the L/2 × (dn²+L/2) matrix [0 I].
     """
 
-    def with_contexts(codebook: Codebook, V_bxj: Matrix) -> Matrix:
-        contexts = np.hstack(list(_books(codebook)))
-        return np.concatenate([np.broadcast_to(contexts, (len(V_bxj), *contexts.shape)), V_bxj], axis=-1)
+    def augmented(P_ixk: Floats, V_bixj: Floats) -> Floats:
+        W_ixk = generator(seed, "theory augmented", len(P_ixk)).uniform(-0.49, 0.49, P_ixk.shape)
+        return Surrogate(W_ixk).augmented(augment(P_ixk, V_bixj[:, 0]), hard)
 
-    def augmented(codebook: Codebook, s_bil: Chars) -> Matrix:
-        d, size = codebook.tables.shape
-        W_ixx = generator(seed, "theory augmented", d).uniform(-0.49, 0.49, (d, size, size))
-        X = with_contexts(codebook, matricize(s_bil[:, 0], codebook.chars))
-        identity = np.eye(X.shape[-1])
-        keep, take = identity.copy(), identity[:, d * size :]
-        keep[d * size :] = 0
-        for i in range(d):
-            mixed = X @ identity[:, i * size : (i + 1) * size] + W_ixx[i]  # X_i (e_i ⊗ I) + W_i
-            X = X @ keep + (hardmax(mixed) if hard else mixed) @ shift(X @ take) @ take.T
-        return X
-
-    small = (case for case in _translations(seed) if case[0].chars <= 3)  # dense blocks of side d·n² + L/2
-    return equation(
-        small, augmented, lambda book, s: with_contexts(book, _expected(book, s)), "{} of {} strings differ"
-    )
+    small = _translations(seed, most_chars=3)  # dense blocks of side d·n² + L/2
+    return equation(small, augmented, lambda P_ixk, V_bixj: augment(P_ixk, V_bixj[:, -1]), "{} of {} strings differ")
 
 
 @check("icl-capability", "algebra", "lemma:surrogateICLCapable-apdx")
@@ -129,19 +112,14 @@ def icl_capability(*, seed: int, norm: float = 0.5) -> Outcome:
     """
 
     def wrong(size: float) -> tuple[int, int]:
-        def with_worst_weights(codebook: Codebook, s_bil: Chars) -> Matrix:
-            P_ixx = _books(codebook)
-            return surrogate(P_ixx, size * (1 - 2 * P_ixx), matricize(s_bil[:, 0], codebook.chars))
+        def with_worst_weights(P_ixk: Floats, V_bixj: Floats) -> Floats:
+            return Surrogate(size * (1 - 2 * P_ixk))(P_ixk, V_bixj[:, 0])
 
         return count_unequal(_translations(seed), with_worst_weights, _expected, axes=2)
 
     (below, strings), (at, _) = wrong(float(np.nextafter(norm, 0))), wrong(norm)
-    return Outcome(
-        below == 0 and at > 0,
-        {"wrong_below": below, "wrong_at": at, "strings": strings},
-        f"wrong on {below} of {strings} strings below {norm}, on {at} at {norm}",
-        norm,
-    )
+    measured = f"wrong on {below} of {strings} strings below {norm}, on {at} at {norm}"
+    return Outcome(below == 0 and at > 0, {"wrong_below": below, "wrong_at": at, "strings": strings}, measured, norm)
 
 
 @check("task-capability", "exhaustive", "lemma:surrogateCapable-apdx")
@@ -152,11 +130,10 @@ def task_capability(*, seed: int, wrong_columns: int = 0) -> Outcome:
     which must fail.
     """
 
-    def without_context(codebook: Codebook, s_bil: Chars) -> Matrix:
-        P_ixx = _books(codebook)
-        W_ixx = generator(seed, "theory capability", codebook.depth).uniform(-1, 1, P_ixx.shape) + 3 * P_ixx
-        W_ixx[0, :, :wrong_columns] *= -1
-        return surrogate(np.zeros_like(W_ixx), W_ixx, matricize(s_bil[:, 0], codebook.chars))
+    def without_context(P_ixk: Floats, V_bixj: Floats) -> Floats:
+        W_ixk = generator(seed, "theory capability", len(P_ixk)).uniform(-1, 1, P_ixk.shape) + 3 * P_ixk
+        W_ixk[0, :, :wrong_columns] *= -1
+        return Surrogate(W_ixk)(np.zeros_like(W_ixk), V_bixj[:, 0])
 
     return equation(_translations(seed), without_context, _expected, "wrong on {} of {} strings")
 
@@ -169,11 +146,11 @@ def q_vectors(*, seed: int, swapped: bool = False) -> Outcome:
     fail.
     """
 
-    def products(n: int, a: int, b: int) -> list[np.ndarray]:
-        v, Q_xx = np.kron(np.eye(n)[a], np.eye(n)[b]), shift_matrix(n)
-        return [Q_xx @ v, Q_xx.T @ v]
+    def products(n: int, a: int, b: int) -> list[Floats]:
+        v = np.kron(np.eye(n)[a], np.eye(n)[b])
+        return [shift_matrix(n) @ v, shift_matrix(n).T @ v]
 
-    def closed_forms(n: int, a: int, b: int) -> list[np.ndarray]:
+    def closed_forms(n: int, a: int, b: int) -> list[Floats]:
         first, second = (a, b) if swapped else (b, a)
         return [np.kron(np.eye(n)[first], np.ones(n)), np.kron(np.ones(n), np.eye(n)[second])]
 
@@ -190,11 +167,11 @@ def q_identities(*, seed: int, swapped: bool = False) -> Outcome:
     Remark: In the gradient's derivation W_2*ᵀ W_2* is the identity of size n², printed as size n.
     """
 
-    def products(n: int, v: Matrix) -> list[np.ndarray]:
-        Q_xx = shift_matrix(n)
-        return [Q_xx.T @ np.diag(Q_xx.T @ v) ** 2 @ Q_xx, Q_xx @ np.diag(Q_xx @ v) ** 2 @ Q_xx.T]
+    def products(n: int, v: Floats) -> list[Floats]:
+        Q_xk = shift_matrix(n)
+        return [Q_xk.T @ np.diag(Q_xk.T @ v) ** 2 @ Q_xk, Q_xk @ np.diag(Q_xk @ v) ** 2 @ Q_xk.T]
 
-    def closed_forms(n: int, v: Matrix) -> list[np.ndarray]:
+    def closed_forms(n: int, v: Floats) -> list[Floats]:
         right = [np.kron(np.ones((n, n)), np.eye(n)), np.kron(np.eye(n), np.ones((n, n)))]
         return right[::-1] if swapped else right
 

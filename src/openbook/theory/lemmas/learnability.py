@@ -10,17 +10,15 @@ from openbook.base.intervals import wilson
 from openbook.base.randomness import generator
 from openbook.task import Codebook, random_inputs, translate_batch
 from openbook.task.phrasebook import Table, sample_tables
-from openbook.theory.lemmas.chain_rule import backward, forward, one_hot
 from openbook.theory.lemmas.check import Outcome, Z, section
-from openbook.theory.lemmas.dense import Matrix
-from openbook.theory.lemmas.enumeration import Bits
-from openbook.theory.surrogate.factored import weight_gradient
-from openbook.theory.surrogate.model import softmax
+from openbook.theory.lemmas.enumeration import Bits, translate_all
+from openbook.theory.surrogate.dense import gradient
+from openbook.theory.surrogate.model import Floats, matricize
 
 check = section("Gradients and algebra")
 
 
-def vanilla_descent(tables: Table, rates: Matrix, steps: int, pairs: int, seed: int, every: int = 50) -> Matrix:
+def vanilla_descent(tables: Table, rates: Floats, steps: int, pairs: int, seed: int, every: int = 50) -> Floats:
     """Gradient descent on fresh strings with no context, many codebooks side by side: their accuracy at the end.
 
     The model is the soft surrogate, with softmax at temperature 1/25 in the place of HardMax.
@@ -31,25 +29,19 @@ def vanilla_descent(tables: Table, rates: Matrix, steps: int, pairs: int, seed: 
     """
     runs, depth, size = tables.shape
     chars = math.isqrt(size)
-    draw = generator(seed, "theory vanilla")
-    weights = [draw.uniform(0, 0.1, (runs, size, size)) for _ in range(depth)]
+    W_itxk = generator(seed, "theory vanilla").uniform(0, 0.1, (depth, runs, size, size))
     test = random_inputs(chars, 100, (2 * max(depth, 4),) * 2, seed, stream="theory vanilla test")[0]
-    V_test = one_hot(test, chars)
-    right = np.stack([one_hot(translate_batch(Codebook(chars, own), test).outputs, chars).argmax(2) for own in tables])
+    right = translate_all(tables, test, chars)[:, :, -1]
     accuracy = np.zeros(runs)
     for step in range(steps):
         strings = random_inputs(chars, runs, (2 * pairs, 2 * pairs), seed, step * runs, "theory vanilla")[0]
-        label = one_hot(translate_batch(tables, strings, chars=chars).outputs, chars)
-        books = [softmax(W_txx) for W_txx in weights]
-        predicted, tape = forward(books, one_hot(strings, chars))
-        gradients = backward(books, tape, -label / np.maximum(predicted, 1e-12) / pairs)
-        for W_txx, P_txx, G_txx in zip(weights, books, gradients, strict=True):
-            W_txx -= rates[:, None, None] * weight_gradient(P_txx, G_txx)
-            np.clip(W_txx, 0, 1, out=W_txx)
+        translation = translate_batch(tables, strings, chars=chars)
+        V_txj, label_txj = (matricize(ends, chars) for ends in (translation.inputs, translation.outputs))
+        W_itxk = np.clip(W_itxk - rates[:, None, None] * gradient(W_itxk, 0.0, V_txj, label_txj)[1], 0, 1)
         if step % every == every - 1:
-            for run in np.flatnonzero(accuracy < 1):
-                hard = [np.eye(size)[:, W_txx[run].argmax(axis=0)] for W_txx in weights]
-                accuracy[run] = (forward(hard, V_test)[0].argmax(axis=2) == right[run]).mean()
+            learned = W_itxk.argmax(2).swapaxes(0, 1).astype(np.uint16)
+            same = (translate_all(learned, test, chars)[:, :, -1] == right).reshape(runs, -1, 2).all(axis=2)
+            accuracy = np.maximum(accuracy == 1, same.mean(axis=1))
             if (accuracy == 1).all():
                 break
     return accuracy

@@ -20,6 +20,7 @@ Functions that are constant on cylinders give the sharper bounds of `rate_from_b
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
@@ -30,6 +31,8 @@ from openbook.theory.lemmas.enumeration import Integers
 from openbook.theory.lemmas.parities import DEPTH, exact_decay
 
 check = section("Hard without context")
+
+ROUNDS = 400  # of the power method
 
 # A 2 × 2 matrix of monomials in the uniformiser t, as bit patterns: 1, t, t² = 1, 2, 4.
 Entries = tuple[int, int, int, int]
@@ -94,21 +97,18 @@ def koopman(matrix: Entries, power: int, depth: int) -> Operator:
     return table * len(table) / len(x)
 
 
-def rate_from_below(depth: int, rounds: int = 400) -> float:
+def rate_from_below(depth: int) -> float:
     """The largest eigenvalue of u u' u compressed to functions constant on cells: a bound that grows with depth."""
-    first = [koopman(m, 0, depth) for m in GL2]
-    places = [twisted(m) for m in GL2]
-    at_zero = [koopman(z, 1, depth) for z, _ in places]
-    at_infinity = [koopman(w, 1, depth) for _, w in places]
+    plain = [(koopman(element, 0, depth),) * 2 for element in GL2]
+    by_place = [tuple(koopman(matrix, 1, depth) for matrix in twisted(element)) for element in GL2]
 
-    def average(left: list[Operator], right: list[Operator], f: Operator) -> Operator:
-        return np.sum([a @ f @ b.T for a, b in zip(left, right, strict=True)], axis=0) / len(left)
+    def average(operators: Sequence[tuple[Operator, ...]], f: Operator) -> Operator:
+        return np.sum([a @ f @ b.T for a, b in operators], axis=0) / len(operators)
 
-    f = np.ones((3 << (depth - 1),) * 2)
-    value = 0.0
-    for _ in range(rounds):
+    f, value = np.ones((3 << (depth - 1),) * 2), 0.0
+    for _ in range(ROUNDS):
         f /= np.linalg.norm(f)
-        image = average(first, first, average(at_zero, at_infinity, average(first, first, f)))
+        image = average(plain, average(by_place, average(plain, f)))
         value, f = float((f * image).sum()), image
     return value
 

@@ -53,12 +53,8 @@ def invertibility(*, seed: int, skipped: int = 0) -> Outcome:
             rest = codebook.tables[level + skipped :]
             back = invert_batch(Codebook(3, rest), levels[:, 3]) if len(rest) else levels[:, 3]
             unequal += int((back != levels[:, level]).sum())
-    return Outcome(
-        collisions == unequal == 0,
-        {"collisions": collisions, "unequal": unequal},
-        f"{collisions} codebooks with a collision, {unequal} characters not recovered",
-        0,
-    )
+    measured = f"{collisions} codebooks with a collision, {unequal} characters not recovered"
+    return Outcome(collisions == unequal == 0, {"collisions": collisions, "unequal": unequal}, measured, 0)
 
 
 @check("dependencies", "exhaustive", "lem:dependencies")
@@ -104,9 +100,6 @@ def shift_matters(*, seed: int, characters: int = 2) -> Outcome:
     one_by_one = np.stack([Phrasebook(2, first).then(Phrasebook(2, second)).table for first, second in tables])
     without = _reach(composed[:, numbers(strings[:, :2])] >> 1)
     shifted = _reach(translate_all(tables, strings)[:, :, -1, 0])
-    return Outcome(
-        np.array_equal(composed, one_by_one) and without == characters and shifted == 4,
-        {"without": without, "with": shifted},
-        f"{without} characters without the shift, {shifted} with it (d=2)",
-        characters,
-    )
+    measured = f"{without} characters without the shift, {shifted} with it (d=2)"
+    holds = np.array_equal(composed, one_by_one) and without == characters and shifted == 4
+    return Outcome(holds, {"without": without, "with": shifted}, measured, characters)

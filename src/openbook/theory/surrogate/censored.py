@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from math import comb, erfc, exp, pi, sqrt
 
 import numpy as np
@@ -22,11 +23,8 @@ def median_interval(values: Array, level: float = 0.95) -> tuple[float, float, f
     """
     ordered = np.sort(values)
     count = len(ordered)
-    rank, below = 1, 0.0
-    for r in range(1, count // 2 + 1):
-        below += comb(count, r - 1) / 2**count
-        if 1 - 2 * below >= level:
-            rank = r
+    below = [ways / 2**count for ways in accumulate(comb(count, r) for r in range(count // 2))]
+    rank = max(1, sum(1 - 2 * share >= level for share in below))
     middle = ordered[[(count - 1) // 2, count // 2]]
     median = float(middle.mean()) if np.isfinite(middle).all() else float("inf")
     return median, float(ordered[rank - 1]), float(ordered[count - rank])

@@ -16,6 +16,7 @@ the caller computes it with `factored.py`.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,7 +32,7 @@ from openbook.theory.surrogate.factored import (
     spread,
     weight_gradient,
 )
-from openbook.theory.surrogate.model import SHARPNESS, Floats, Mask, recovered, softmax
+from openbook.theory.surrogate.model import Floats, Mask, recovered, softmax
 
 ColumnGradients = tuple[int, Indices, Floats]  # a layer, columns of it, dL/dW of these columns
 
@@ -81,104 +82,63 @@ class ConeDescent:
 
     def refresh(self, layer: int, columns: Indices, in_context: bool = True) -> None:
         """Recompute the effective columns after their weights, or their context, changed."""
-        if columns.size == 1:
-            self._refresh_one(layer, int(columns[0]), in_context)
-            return
         A_xk = self.W_ixk[layer][:, columns]
         right = self.rules_ik[layer, columns], np.arange(columns.size)
         if in_context:
             A_xk[right] += 1
-        P_xk = softmax(A_xk, SHARPNESS)
+        P_xk = softmax(A_xk)
         self.P_ixk[layer][:, columns] = P_xk
         self.M_iku[layer, columns] = marginals(P_xk)
         P_xk[right] = 0  # what is left is the tail: no cancellation
         self.soft_ik[layer, columns] = P_xk.sum(0) > TAIL
 
-    def _refresh_one(self, layer: int, column: int, in_context: bool) -> None:
-        """The same for one column, which every step does twice."""
-        right = self.rules_ik[layer, column]
-        A_x = self.W_ixk[layer, :, column].copy()
-        A_x[right] += in_context
-        E_x = np.exp(SHARPNESS * (A_x - A_x.max()))
-        E_x /= E_x.sum()
-        self.P_ixk[layer, :, column] = E_x
-        P_aa = E_x.reshape(self.chars, self.chars)
-        M_u = self.M_iku[layer, column]
-        P_aa.sum(1, out=M_u[: self.chars])
-        P_aa.sum(0, out=M_u[self.chars :])
-        E_x[right] = 0
-        self.soft_ik[layer, column] = E_x.sum() > TAIL
-
-    def _forward(self) -> tuple[list[ConeLayer | None], Floats | None]:
-        """The cone's layers and the probability of each label inside it; None where the cone has not begun."""
+    def _forward(self) -> dict[int, ConeLayer]:
+        """The cone's layers, from where it begins."""
         chars = self.chars
-        layers: list[ConeLayer | None] = []
-        softened = [bool(soft_k.any()) for soft_k in self.soft_ik]
-        inside_j: Mask | None = None
-        cells: Indices = np.empty(0, dtype=np.int64)
-        U_cu: Floats | None = None
+        cone: dict[int, ConeLayer] = {}
         for i in range(self.depth):
-            reached_j: Mask | None = self.soft_ik[i].take(self.bigram_ij[i]) if softened[i] else None
-            if inside_j is not None:
-                spread_j = inside_j.copy()
-                spread_j[:-1] |= inside_j[1:]
-                spread_j[-1] |= inside_j[0]
-                reached_j = spread_j if reached_j is None else reached_j | spread_j
-            if reached_j is None or not reached_j.any():
-                layers.append(None)
+            reached_j = self.soft_ik[i].take(self.bigram_ij[i])
+            below, known_ju = cone.get(i - 1), self.known_iju[i]
+            if below is not None:
+                reached_j[below.cells] = reached_j[below.cells - 1] = True  # it spreads by one position to the left
+                kept_cu = known_ju.take(below.cells, axis=0)
+                known_ju[below.cells] = below.O_ck @ self.M_iku[i - 1]
+            cells = np.flatnonzero(reached_j)
+            if not cells.size:
                 continue
-            known_ju = self.known_iju[i]
-            if U_cu is not None:
-                kept_cu = known_ju.take(cells, axis=0)
-                known_ju[cells] = U_cu
-            now = np.flatnonzero(reached_j)
-            after = self.next_j.take(now)
-            F_ca, S_ca = known_ju.take(after, axis=0)[:, :chars], known_ju.take(now, axis=0)[:, chars:]
-            if U_cu is not None:
-                known_ju[cells] = kept_cu
-            O_ck = (S_ca[:, :, None] * F_ca[:, None, :]).reshape(now.size, -1)
-            cells, inside_j = now, reached_j
-            if i < self.depth - 1:
-                U_cu = O_ck @ self.M_iku[i]
-            layers.append(ConeLayer(cells, after, F_ca, S_ca, O_ck))
-        if inside_j is None:
-            return layers, None
-        rows_ck = self.P_ixk[-1].take(self.label_j[cells], axis=0)
-        return layers, np.einsum("ck,ck->c", rows_ck, O_ck)
+            after = self.next_j.take(cells)
+            F_ca, S_ca = known_ju.take(after, axis=0)[:, :chars], known_ju.take(cells, axis=0)[:, chars:]
+            if below is not None:
+                known_ju[below.cells] = kept_cu
+            cone[i] = ConeLayer(cells, after, F_ca, S_ca, (S_ca[:, :, None] * F_ca[:, None, :]).reshape(cells.size, -1))
+        return cone
 
-    def gradient(self, down_to: int, only: int | None = None) -> tuple[float, list[ColumnGradients]] | None:
-        """Loss and (layer, soft columns, dL/dW of them), for layers `down_to`.. or for the layer `only`.
+    def gradient(self, layers: Sequence[int]) -> tuple[float, list[ColumnGradients]] | None:
+        """Loss and (layer, soft columns, dL/dW of them), for each of the given layers, the last first.
 
         None when a label in the cone is too unlikely for the neglected tails.
         """
-        layers, chance_c = self._forward()
-        top = layers[-1]
-        if chance_c is None or top is None:
+        cone, last = self._forward(), self.depth - 1
+        if not cone:
             return 0.0, []
+        label_c = self.label_j[cone[last].cells]
+        rows_ck = self.P_ixk[last].take(label_c, axis=0)
+        chance_c = np.einsum("ck,ck->c", rows_ck, cone[last].O_ck)
         if chance_c.min() < FLOOR:
             return None
-        loss = float(-np.log(chance_c).sum() / self.pairs)
         pull_c = -1 / (chance_c * self.pairs)
+        gO_ck = rows_ck * pull_c[:, None]
         gradients: list[ColumnGradients] = []
-        last = self.depth - 1
-        label_c = self.label_j[top.cells]
-        if only in (None, last) and self.soft_ik[last].any():
-            columns = np.flatnonzero(self.soft_ik[last])
-            G_xk = self.eye.take(label_c, axis=1) @ (top.O_ck.take(columns, axis=1) * pull_c[:, None])
-            gradients.append((last, columns, weight_gradient(self.P_ixk[last][:, columns], G_xk)))
-        gO_ck = self.P_ixk[last].take(label_c, axis=0) * pull_c[:, None]
-        for i in range(last - 1, down_to - 1, -1):
-            above, below = layers[i + 1], layers[i]
-            if above is None or below is None:
-                break
-            gU_cu = self._to_marginals(gO_ck, above, below.cells)
-            if only in (None, i) and self.soft_ik[i].any():
+        for i in range(last, max(min(layers), min(cone)) - 1, -1):
+            if i < last:
+                gU_cu = self._to_marginals(gO_ck, cone[i + 1], cone[i].cells)
+                gO_ck = gU_cu @ self.M_iku[i].T if i > min(layers) else gO_ck
+            if i in layers and self.soft_ik[i].any():
                 columns = np.flatnonzero(self.soft_ik[i])
-                G_xk = spread(below.O_ck.take(columns, axis=1).T @ gU_cu)
+                O_ck = cone[i].O_ck.take(columns, axis=1)
+                G_xk = spread(O_ck.T @ gU_cu) if i < last else self.eye.take(label_c, axis=1) @ (O_ck * pull_c[:, None])
                 gradients.append((i, columns, weight_gradient(self.P_ixk[i][:, columns], G_xk)))
-            if i > down_to:
-                gO_ck = gU_cu @ self.M_iku[i].T
-        return loss, gradients
+        return float(-np.log(chance_c).sum() / self.pairs), gradients
 
     def _to_marginals(self, gO_ck: Floats, above: ConeLayer, cells: Indices) -> Floats:
         """From the outer products of one layer to the marginals of the cells below it.
@@ -190,7 +150,7 @@ class ConeDescent:
         self.pulled_ju[above.cells, self.chars :] = np.einsum("cab,cb->ca", gO_caa, above.F_ca)
         return self.pulled_ju.take(cells, axis=0)
 
-    def exact_gradient(self, layers: list[int]) -> tuple[float, list[ColumnGradients]]:
+    def exact_gradient(self, layers: Sequence[int]) -> tuple[float, list[ColumnGradients]]:
         """The same, for every column of the layers asked for and without neglecting anything."""
         U_suj = one_hot_marginals(self.start_j[None], self.chars)
         run = forward(self.P_ixk, self.M_iku, U_suj, self.label_j[None])
@@ -205,10 +165,11 @@ class ConeDescent:
         """
         dropped = np.array([column])
         self.refresh(layer, dropped, in_context=False)
-        result = self.gradient(0 if full else layer, None if full else layer)
+        layers = range(self.depth) if full else [layer]
+        result = self.gradient(layers)
         if result is None:
             self.exact_steps += 1
-            result = self.exact_gradient(list(range(self.depth)) if full else [layer])
+            result = self.exact_gradient(layers)
         loss, gradients = result
         for i, columns, gW_xk in gradients:
             W_xk = np.minimum(np.maximum(self.W_ixk[i][:, columns] - rate * gW_xk, 0), 1)

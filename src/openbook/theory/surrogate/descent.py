@@ -42,35 +42,31 @@ class TwoLayers:
     def chars(self) -> int:
         return round(self.rules_ik.shape[1] ** 0.5)
 
-    def forward(self, layer: int, column: int, image: int) -> tuple[Indices, Indices, Indices]:
-        """Bigrams after layer 1, bigrams looked up by layer 2, output; one rule of one layer replaced by `image`."""
+    def forward(self, layer: int, column: int, image: int) -> tuple[Indices, Indices]:
+        """Bigrams looked up by layer 2, and the output, with one rule of one layer replaced by `image`."""
         tables = self.rules_ik.copy()
         tables[layer, column] = image
         second_j = tables[0][self.first_j]
         shifted_j = second_j % self.chars * self.chars + np.roll(second_j, -1) // self.chars
-        return second_j, shifted_j, tables[1][shifted_j]
+        return shifted_j, tables[1][shifted_j]
 
     def gradient(self, layer: int, column: int, image: int) -> Floats:
         """dL/dP_layer^(column) of ‖V_3 - V*_3‖² by the chain rule, where P^(column) is the one-hot `image`: [n²]."""
         chars, size = self.chars, self.chars**2
-        second_j, shifted_j, output_j = self.forward(layer, column, image)
-        wrong = np.flatnonzero(output_j != self.label_j)
+        shifted_j, output_j = self.forward(layer, column, image)
         if layer == 1:
-            used = wrong[shifted_j[wrong] == column]
+            used = shifted_j == column
             return 2.0 * (np.bincount(output_j[used], minlength=size) - np.bincount(self.label_j[used], minlength=size))
-        # dL/dShift(V_2) at a wrong position is 2 (its bigram - the one P_2 maps to the label); Shift hands
-        # sum_c g[b, c] first_{j+1}[c] to the second character of j and sum_b g[b, c] second_j[b] to the first of j+1
-        inverse = np.argsort(self.rules_ik[1])
-        got_b, got_c = np.divmod(shifted_j[wrong], chars)
-        due_b, due_c = np.divmod(inverse[self.label_j[wrong]], chars)
-        first_a, second_a = np.zeros((2, chars))
-        for gradient_a, position, got, due, other_is_right in (
-            (second_a, wrong, got_b, due_b, due_c == got_c),
-            (first_a, (wrong + 1) % second_j.size, got_c, due_c, due_b == got_b),
-        ):
-            looks_up = self.first_j[position] == column
-            np.add.at(gradient_a, got[looks_up], 2.0)
-            np.add.at(gradient_a, due[looks_up & other_is_right], -2.0)
+        here = np.flatnonzero(self.first_j == column)  # its second characters are read here, its first ones just before
+        due_j = np.argsort(self.rules_ik[1])[self.label_j]  # what P_2 would have to look up
+
+        def error(places: Indices) -> Floats:
+            """dL/dShift(V_2), as second character of a bigram by first character of the next: [places, n, n]."""
+            one_hot = np.eye(size).reshape(size, chars, chars)
+            return 2 * (one_hot[shifted_j[places]] - one_hot[due_j[places]])
+
+        second_a = np.take_along_axis(error(here), (shifted_j[here] % chars)[:, None, None], axis=2).sum((0, 2))
+        first_a = np.take_along_axis(error(here - 1), (shifted_j[here - 1] // chars)[:, None, None], axis=1).sum((0, 1))
         return (first_a[:, None] + second_a[None, :]).reshape(-1)
 
     def counts(self, column: int) -> tuple[int, int]:
@@ -81,21 +77,18 @@ class TwoLayers:
 
 
 def closed_form(chars: int, image: int, target: int, alpha: int, beta: int) -> Floats:
-    """The lemma's gradient dL/dP_1^(k) for P_1^(k) = (a, b) instead of (a*, b*): [n²]."""
+    """The lemma's gradient dL/dP_1^(k) for P_1^(k) = (a, b) instead of (a*, b*): [n²].
+
+    Its three cases are one formula, where [ ] is 1 if the equation holds and 0 otherwise:
+
+        2 (α + β) (e_a ⊗ 1 + 1 ⊗ e_b) - 2 (α + β [b = b*]) e_a* ⊗ 1 - 2 (α + β [a = a*]) 1 ⊗ e_b*
+    """
     (a, b), (a_true, b_true) = divmod(image, chars), divmod(target, chars)
-    eye, ones = np.eye(chars), np.ones(chars)
-    both = 2.0 * (alpha + beta)
-    if a == a_true and b == b_true:
-        return np.zeros(chars**2)
-    if a == a_true:
-        gradient = both * np.kron(ones, eye[b] - eye[b_true]) + 2 * beta * np.kron(eye[a_true], ones)
-    elif b == b_true:
-        gradient = both * np.kron(eye[a] - eye[a_true], ones) + 2 * beta * np.kron(ones, eye[b_true])
-    else:
-        gradient = both * (np.kron(eye[a], ones) + np.kron(ones, eye[b])) - 2.0 * alpha * (
-            np.kron(eye[a_true], ones) + np.kron(ones, eye[b_true])
-        )
-    return gradient
+    first_a, second_a = np.zeros((2, chars))  # coefficients of e_a ⊗ 1 and of 1 ⊗ e_a
+    first_a[a] = second_a[b] = 2.0 * (alpha + beta)
+    first_a[a_true] -= 2.0 * (alpha + beta * (b == b_true))
+    second_a[b_true] -= 2.0 * (alpha + beta * (a == a_true))
+    return (first_a[:, None] + second_a[None, :]).reshape(-1)
 
 
 def case_of(chars: int, image: int, target: int) -> str | None:

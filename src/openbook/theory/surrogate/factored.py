@@ -16,7 +16,7 @@ runs along contiguous memory.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -103,36 +103,24 @@ def forward(P_ixk: Floats, M_iku: Floats, U_suj: Floats, label_sj: Indices) -> P
     return Pass(states, chance_sj)
 
 
-def pull_back(run: Pass, P_ixk: Floats, M_iku: Floats, label_sj: Indices) -> Iterator[tuple[int, Floats]]:
-    """(i, dL/dU before layer i), from the last layer to the first; L is each string's own mean loss."""
+def backward(run: Pass, P_ixk: Floats, M_iku: Floats, label_sj: Indices, layers: Sequence[int]) -> dict[int, Floats]:
+    """dL/dP_i of each string's own mean loss, for the layers asked for: [s, x, k] each."""
     strings, width, pairs = run.U_isuj[0].shape
-    chars = width // 2
+    chars, last, wanted = width // 2, len(P_ixk) - 1, {}
     pull_sj = -1 / (np.maximum(run.chance_sj, SMALLEST) * pairs)
+    if last in layers:
+        is_label_sxj = (label_sj[:, None] == np.arange(chars**2)[:, None]) * pull_sj[:, None]
+        wanted[last] = is_label_sxj @ outer(run.U_isuj[last]).swapaxes(1, 2)
     gO_skj = _label_rows(P_ixk[-1], label_sj) * pull_sj[:, None]
-    for i in reversed(range(len(P_ixk))):
-        U_suj = run.U_isuj[i]
-        gO_saaj = gO_skj.reshape(strings, chars, chars, pairs)
+    for i in range(last - 1, min(layers) - 1, -1):
+        U_suj, gO_saaj = run.U_isuj[i + 1], gO_skj.reshape(strings, chars, chars, pairs)
         gU_suj = np.empty_like(U_suj)
         gU_suj[:, chars:] = np.einsum("sabj,sbj->saj", gO_saaj, np.roll(U_suj[:, :chars], -1, axis=-1))
         gU_suj[:, :chars] = np.roll(np.einsum("sabj,saj->sbj", gO_saaj, U_suj[:, chars:]), 1, axis=-1)
-        yield i, gU_suj
-        if i:
-            gO_skj = M_iku[i - 1] @ gU_suj
-
-
-def backward(run: Pass, P_ixk: Floats, M_iku: Floats, label_sj: Indices, layers: Sequence[int]) -> dict[int, Floats]:
-    """dL/dP_i of each string's own mean loss, for the layers asked for: [s, x, k] each."""
-    wanted: dict[int, Floats] = {}
-    size, last = P_ixk.shape[-1], len(P_ixk) - 1
-    if last in layers:
-        pull_sj = -1 / (np.maximum(run.chance_sj, SMALLEST) * label_sj.shape[1])
-        is_label_sxj = (label_sj[:, None] == np.arange(size)[:, None]) * pull_sj[:, None]
-        wanted[last] = is_label_sxj @ outer(run.U_isuj[last]).swapaxes(1, 2)
-    for i, gU_suj in pull_back(run, P_ixk, M_iku, label_sj):
-        if i - 1 in layers:
-            wanted[i - 1] = spread(outer(run.U_isuj[i - 1]) @ gU_suj.swapaxes(1, 2))
-        if i - 1 <= min(layers):
-            break
+        if i in layers:
+            wanted[i] = spread(outer(run.U_isuj[i]) @ gU_suj.swapaxes(1, 2))
+        if i > min(layers):
+            gO_skj = M_iku[i] @ gU_suj
     return wanted
 
 

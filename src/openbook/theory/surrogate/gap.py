@@ -30,7 +30,7 @@ from openbook.task.alphabet import check_size
 from openbook.task.phrasebook import Table, sample_tables
 from openbook.theory.surrogate.censored import growth, is_identified, median_interval
 from openbook.theory.surrogate.factored import clipped_step
-from openbook.theory.surrogate.learn import SWEEPS, Algorithm, LearnerConfig, learn
+from openbook.theory.surrogate.learn import SWEEPS, LearnerConfig, learn
 from openbook.theory.surrogate.model import Floats
 
 VANILLA_PAIRS = 16  # bigrams of the fresh string of each step: short strings serve vanilla descent best
@@ -108,29 +108,18 @@ def vanilla(
 
 def with_context(arm: str, depth: int, chars: int, seeds: int, seed: int) -> NDArray[np.float64]:
     """Characters until a context-enhanced learner has recovered each codebook: [codebook]."""
-    algorithm: Algorithm = "full" if arm == "enhanced" else "search"
-    results = [
-        learn(LearnerConfig(algorithm, seed=seed + index), Codebook.sample(depth, chars, seed, index))
-        for index in range(seeds)
-    ]
-    return np.array([result.characters if result.complete else np.inf for result in results])
+    needed = []
+    for index in range(seeds):
+        config = LearnerConfig("full" if arm == "enhanced" else "search", seed=seed + index)
+        result = learn(config, Codebook.sample(depth, chars, seed, index))
+        needed.append(result.characters if result.complete else np.inf)
+    return np.array(needed)
 
 
 def _row(arm: str, depth: int, chars: int, needed: NDArray[np.float64], limit: float, **extra: Any) -> dict[str, Any]:
-    median, low, high = median_interval(needed)
-    return {
-        "arm": arm,
-        "chars": chars,
-        "depth": depth,
-        "median": median,
-        "low": low,
-        "high": high,
-        "recovered": int(np.isfinite(needed).sum()),
-        "runs": needed.size,
-        "censored_at": limit,
-        "characters": needed.tolist(),
-        **extra,
-    }
+    median = dict(zip(("median", "low", "high"), median_interval(needed), strict=True))
+    ended = {"recovered": int(np.isfinite(needed).sum()), "runs": needed.size, "censored_at": limit}
+    return {"arm": arm, "chars": chars, "depth": depth, **median, **ended, "characters": needed.tolist(), **extra}
 
 
 def measure(grid: GapGrid, advance: Callable[..., object] = lambda *_: None) -> list[dict[str, Any]]:
@@ -149,8 +138,7 @@ def measure(grid: GapGrid, advance: Callable[..., object] = lambda *_: None) -> 
                 continue
             if not hopeless:
                 by_rate = vanilla(depth, chars, grid.seeds, grid.budget, grid.seed)
-                order = [(np.median(needed), -np.isfinite(needed).sum()) for needed in by_rate]
-                best = min(range(len(order)), key=order.__getitem__)
+                best = min(range(len(by_rate)), key=lambda r: (np.median(by_rate[r]), -np.isfinite(by_rate[r]).sum()))
                 rows.append(_row("vanilla", depth, chars, by_rate[best], grid.budget, rate=VANILLA_RATES[best]))
                 hopeless = rows[-1]["recovered"] == 0
             advance(1, f"n = {chars}, d = {depth}: vanilla")
@@ -172,20 +160,9 @@ def fits(rows: list[dict[str, Any]], shallowest: int = 2) -> list[dict[str, Any]
         needed = np.array([value for row in points for value in row["characters"]])
         if len(points) < 2 or not is_identified(depth, needed):
             continue
-        slope, low, high = growth(depth, needed, limit)
-        power, power_low, power_high = growth(np.log(depth), needed, limit)
-        fitted.append(
-            {
-                "arm": arm,
-                "chars": chars,
-                "depths": [int(depth.min()), int(depth.max())],
-                "growth": float(np.exp(slope)),
-                "low": float(np.exp(low)),
-                "high": float(np.exp(high)),
-                "exponent_of_n": float(slope / np.log(chars)),
-                "power_of_d": power,
-                "power_low": power_low,
-                "power_high": power_high,
-            }
-        )
+        slopes, powers = growth(depth, needed, limit), growth(np.log(depth), needed, limit)
+        fit: dict[str, Any] = {"arm": arm, "chars": chars, "depths": [int(depth.min()), int(depth.max())]}
+        fit |= dict(zip(("growth", "low", "high"), np.exp(slopes).tolist(), strict=True))
+        fit |= dict(zip(("power_of_d", "power_low", "power_high"), powers, strict=True))
+        fitted.append({**fit, "exponent_of_n": float(slopes[0] / np.log(chars))})
     return fitted

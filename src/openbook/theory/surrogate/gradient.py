@@ -136,18 +136,15 @@ def measure_mask(grid: GradientGrid, setting: DropSetting, index: int) -> dict[i
     mask_ik = draw_mask(codebook, setting.rate, setting.books, grid.seed, index)
     pool, length = grid.pool(setting, index), 2 * grid.pairs
     first = index * max((*grid.batches, ACROSS_BATCH))  # strings of its own for every mask
-    parts = []
-    for start in range(0, pool, CHUNK):
-        count = min(CHUNK, pool - start)
-        strings = random_inputs(grid.chars, count, (length, length), grid.seed, first + start, "gradient")[0]
-        g_sxq, image_q = column_gradients(codebook, mask_ik, strings)
-        parts.append(g_sxq)
+    strings = random_inputs(grid.chars, pool, (length, length), grid.seed, first, "gradient")[0]
+    chunks = (strings[start : start + CHUNK] for start in range(0, pool, CHUNK))
+    parts, images = zip(*(column_gradients(codebook, mask_ik, chunk) for chunk in chunks), strict=True)
     g_sxq = np.concatenate(parts)
     accuracies = {}
     for batch in setting.batches:
         if whole := pool // batch:
             g_bxq = g_sxq[: whole * batch].reshape(whole, batch, *g_sxq.shape[1:]).mean(1)
-            paper, released = predicted(g_bxq, image_q)
+            paper, released = predicted(g_bxq, images[0])
             accuracies[batch] = float(paper.mean()), float(released.mean())
     return accuracies
 
@@ -163,15 +160,8 @@ def measure(grid: GradientGrid, advance: Callable[..., object] = lambda *_: None
                 by_batch[batch].append(accuracies)
             advance(grid.pool(setting, index), f"drop rate {setting.rate:g}, {setting.books} phrasebook(s)")
         for batch, pairs in by_batch.items():
-            row: dict[str, Any] = {
-                "panel": setting.panel,
-                "rate": setting.rate,
-                "phrasebooks": setting.books,
-                "batch": batch,
-                "masks": len(pairs),
-                "tuples": batch * grid.pairs,
-                "chance": 1 / grid.chars**2,
-            }
+            row: dict[str, Any] = {"panel": setting.panel, "rate": setting.rate, "phrasebooks": setting.books}
+            row |= {"batch": batch, "masks": len(pairs), "tuples": batch * grid.pairs, "chance": 1 / grid.chars**2}
             for name, values in zip(("paper", "released"), zip(*pairs, strict=True), strict=True):
                 row[name], row[f"{name}_low"], row[f"{name}_high"] = clustered(values)
             rows.append(row)

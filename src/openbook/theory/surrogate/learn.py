@@ -22,7 +22,7 @@ from openbook.task.translate import Chars
 from openbook.theory.surrogate.descent import descend
 from openbook.theory.surrogate.model import Floats
 from openbook.theory.surrogate.search import search
-from openbook.theory.surrogate.soft import RATE, control, enhanced, initial_weights
+from openbook.theory.surrogate.soft import CONTROLS, RATE, initial_weights, soft_descent
 from openbook.theory.surrogate.trajectory import Trajectory
 
 Algorithm = Literal["search", "descent", "layerwise", "full", "vanilla", "wrong"]
@@ -83,10 +83,7 @@ def learn(config: LearnerConfig, codebook: Codebook, advance: Callable[..., obje
         shape = (codebook.depth, codebook.chars**2, codebook.chars**2)
         W_ixk: Floats = generator(config.seed, "surrogate weights").uniform(-0.5, 0.5, shape)
         return descend(codebook, string, W_ixk, advance)[0]
-    steps = config.budget(codebook)
-    if config.algorithm in ("layerwise", "full"):
-        W_ixk = initial_weights(codebook, config.noise or 0.0, config.seed)
-        return enhanced(codebook, string, W_ixk, steps, config.algorithm == "full", config.rate, advance)[0]
-    noise = 1 / codebook.chars if config.noise is None else config.noise
+    noise = (1 / codebook.chars if config.algorithm in CONTROLS else 0.0) if config.noise is None else config.noise
     W_ixk = initial_weights(codebook, noise, config.seed)
-    return control(codebook, string, W_ixk, steps, config.algorithm, config.seed, config.rate, advance)[0]
+    steps = config.budget(codebook)
+    return soft_descent(codebook, string, W_ixk, steps, config.algorithm, config.seed, config.rate, advance)[0]

@@ -5,7 +5,8 @@ A string of bigrams is a matrix of one-hot columns; a layer shifts it and multip
     V_{i+1} = max(C_i + W_i) · Shift(V_i),        C_i in context, W_i in the weights,
 
 where max is the column-wise hard-max (the model of the theorems) or softmax(25 · ) (the one that is trained).
-Everything here is written for reading and checking; `factored.py` and `cone.py` compute the same thing fast.
+Everything here is the paper's formulas, literally, for reading and checking; `factored.py` and `cone.py` compute the
+same thing fast.
 
     shapes   b batch · i layer (0..d-1) · x bigram as an image (row) · k bigram as a left side (column)
              j position of a bigram · a c characters · m columns of the context-augmented input (d·n² + L/2)
@@ -13,6 +14,9 @@ Everything here is written for reading and checking; `factored.py` and `cone.py`
 
 from __future__ import annotations
 
+import functools
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,12 +41,13 @@ def check_shape(name: str, shape: tuple[int, ...], expected: tuple[int, ...]) ->
 def matricize(strings: ArrayLike, chars: int) -> Floats:
     """One-hot columns of a batch of strings: [batch, length] -> V_bxj [batch, n², length / 2]."""
     strings_bl = np.atleast_2d(np.asarray(strings, dtype=np.int64))
-    if strings_bl.shape[1] == 0 or strings_bl.shape[1] % 2:
-        raise InputError(f"strings have {strings_bl.shape[1]} characters: give an even number, 2 or more")
+    length = strings_bl.shape[-1]
+    if length == 0 or length % 2:
+        raise InputError(f"strings have {length} characters: give an even number, 2 or more")
     if strings_bl.min(initial=0) < 0 or strings_bl.max(initial=0) >= chars:
         raise InputError(f"a string has a character outside the alphabet: give numbers from 0 to {chars - 1}")
-    index_bj = strings_bl[:, 0::2] * chars + strings_bl[:, 1::2]
-    return (index_bj[:, None, :] == np.arange(chars**2)[:, None]).astype(np.float64)
+    index_bj = strings_bl[..., 0::2] * chars + strings_bl[..., 1::2]
+    return (index_bj[..., None, :] == np.arange(chars**2)[:, None]).astype(np.float64)
 
 
 def unmatricize(V_bxj: Floats) -> NDArray[np.int64]:
@@ -52,17 +57,20 @@ def unmatricize(V_bxj: Floats) -> NDArray[np.int64]:
     return np.stack([index_bj // chars, index_bj % chars], axis=-1).reshape(len(V_bxj), -1)
 
 
-def shift(V_bxj: Floats) -> Floats:
-    """Shift(V)[(a, c), j] = (second character of bigram j is a) · (first character of bigram j+1 is c).
+@functools.cache
+def shift_matrix(chars: int) -> Floats:
+    """Q = (I_n ⊗ 1_n)(1_n ⊗ I_n)ᵀ, [n², n²]."""
+    eye, ones = np.eye(chars), np.ones((chars, 1))
+    return np.kron(eye, ones) @ np.kron(ones, eye).T
 
-    Marginal sums and an outer product, O(n² L); the paper's Q V ⊙ Qᵀ V is O(n⁴ L) and equal (tests hold it so).
+
+def shift(V_bxj: Floats) -> Floats:
+    """Shift(V)^(j) = Q V^(j) ⊙ Qᵀ V^(j+1), columns counted modulo their number.
+
+    Entry (a, c) is (second character of bigram j is a) · (first character of bigram j+1 is c).
     """
-    batch, size, pairs = V_bxj.shape
-    chars = round(size**0.5)
-    V_bacj = V_bxj.reshape(batch, chars, chars, pairs)
-    second_baj = V_bacj.sum(1)
-    first_bcj = np.roll(V_bacj.sum(2), -1, axis=-1)
-    return (second_baj[:, :, None] * first_bcj[:, None]).reshape(batch, size, pairs)
+    Q_xk = shift_matrix(math.isqrt(V_bxj.shape[-2]))
+    return (Q_xk @ V_bxj) * (Q_xk.T @ np.roll(V_bxj, -1, axis=-1))
 
 
 def hardmax(A: Floats) -> Floats:
@@ -70,9 +78,9 @@ def hardmax(A: Floats) -> Floats:
     return (np.arange(A.shape[-2])[:, None] == A.argmax(-2)[..., None, :]).astype(A.dtype)
 
 
-def softmax(A: Floats, sharpness: float = SHARPNESS) -> Floats:
+def softmax(A: Floats) -> Floats:
     """Column-wise softmax(25 A), the differentiable stand-in for `hardmax`."""
-    E = np.exp(sharpness * (A - A.max(-2, keepdims=True)))
+    E = np.exp(SHARPNESS * (A - A.max(-2, keepdims=True)))
     return E / E.sum(-2, keepdims=True)
 
 
@@ -101,6 +109,13 @@ def one_dropped(codebook: Codebook, layer: int, column: int) -> Mask:
     return mask
 
 
+def translated(P_ixk: Iterable[Floats], V_bxj: Floats) -> Floats:
+    """V_{i+1} = P_i Shift(V_i), for i = 1..d."""
+    for P_xk in P_ixk:
+        V_bxj = P_xk @ shift(V_bxj)
+    return V_bxj
+
+
 @dataclass(frozen=True)
 class Surrogate:
     """SURR-MLT with weights W_ixk [d, n², n²]."""
@@ -111,26 +126,15 @@ class Surrogate:
     def zeros(cls, depth: int, chars: int) -> Surrogate:
         return cls(np.zeros((depth, chars**2, chars**2)))
 
-    def effective(self, C_ixk: Floats, hard: bool = True) -> Floats:
-        """The effective translation matrices P_i = max(C_i + W_i)."""
-        check_shape("the context", C_ixk.shape, self.W_ixk.shape)
-        return hardmax(C_ixk + self.W_ixk) if hard else softmax(C_ixk + self.W_ixk)
-
-    def states(self, C_ixk: Floats, V_bxj: Floats, hard: bool = True) -> list[Floats]:
-        """V_1 .. V_{d+1} for a batch of embedding matrices."""
-        states = [V_bxj]
-        for P_xk in self.effective(C_ixk, hard):
-            states.append(P_xk @ shift(states[-1]))
-        return states
-
     def __call__(self, C_ixk: Floats, V_bxj: Floats, hard: bool = True) -> Floats:
-        """V_{d+1} = SURR_W(C_1, .., C_d, V_1)."""
-        return self.states(C_ixk, V_bxj, hard)[-1]
+        """V_{d+1} = SURR_W(C_1, .., C_d, V_1), for a batch of embedding matrices."""
+        check_shape("the context", C_ixk.shape, self.W_ixk.shape)
+        return translated((hardmax if hard else softmax)(C_ixk + self.W_ixk), V_bxj)
 
     def augmented(self, X_bxm: Floats, hard: bool = True) -> Floats:
-        """The same model with the context in the input: [C_1, .., C_d, V_1] -> [C_1, .., C_d, V_{d+1}].
+        """The same on the context-augmented input [C_1, .., C_d, V_i] -> [C_1, .., C_d, V_{i+1}], layer by layer.
 
-        The paper's formula writes (C_i + W_i) for the effective matrix; equality needs the max around it, as here.
+        The paper's formula writes X_i (e_i ⊗ I) + W_i for the effective matrix; equality needs the max around it.
         """
         depth, size, _ = self.W_ixk.shape
         cut = depth * size
@@ -139,10 +143,10 @@ class Surrogate:
                 f"the augmented input has shape {X_bxm.shape}: give it the shape [batch, {size}, {cut} + L/2]"
             )
         largest = hardmax if hard else softmax
-        for i in range(depth):
-            C_bxk = X_bxm[:, :, i * size : (i + 1) * size]
-            V_bxj = largest(C_bxk + self.W_ixk[i]) @ shift(X_bxm[:, :, cut:])
-            X_bxm = np.concatenate([X_bxm[:, :, :cut], V_bxj], axis=2)
+        contexts, take = np.split(np.eye(X_bxm.shape[-1]), [cut], axis=1)  # block matrices that choose columns
+        for W_xk, choose in zip(self.W_ixk, np.split(contexts, depth, axis=1), strict=True):
+            V_bxj = largest(X_bxm @ choose + W_xk) @ shift(X_bxm @ take)
+            X_bxm = X_bxm @ contexts @ contexts.T + V_bxj @ take.T
         return X_bxm
 
 

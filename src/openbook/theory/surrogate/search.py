@@ -25,16 +25,13 @@ def matches(rules_ik: Indices, bigram_ij: Indices, label_j: Indices, layer: int,
     chars, pairs = round(size**0.5), bigram_ij.shape[1]
     cells = np.flatnonzero(bigram_ij[layer] == column)
     image_hc = np.repeat(np.arange(size)[:, None], cells.size, axis=1)
-    row_j = np.zeros(pairs, dtype=np.int64)
+    place_j = np.full(pairs, -1)  # of each position among the cells
     for i in range(layer + 1, depth):
-        row_j[cells] = np.arange(cells.size)
-        inside_j = np.zeros(pairs, dtype=bool)
-        inside_j[cells] = True
-        cells = np.flatnonzero(inside_j | np.roll(inside_j, -1))
-        after = (cells + 1) % pairs
-        bigram_c = bigram_ij[i, cells]
-        second_hc = np.where(inside_j[cells], image_hc[:, row_j[cells]] % chars, bigram_c // chars)
-        first_hc = np.where(inside_j[after], image_hc[:, row_j[after]] // chars, bigram_c % chars)
+        place_j[cells] = np.arange(cells.size)
+        cells = np.union1d(cells, (cells - 1) % pairs)
+        here_c, after_c, bigram_c = place_j[cells], place_j[(cells + 1) % pairs], bigram_ij[i, cells]
+        second_hc = np.where(here_c >= 0, image_hc[:, here_c] % chars, bigram_c // chars)
+        first_hc = np.where(after_c >= 0, image_hc[:, after_c] // chars, bigram_c % chars)
         image_hc = rules_ik[i][second_hc * chars + first_hc]
     return (image_hc == label_j[cells]).all(1)
 

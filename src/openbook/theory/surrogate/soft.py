@@ -27,8 +27,6 @@ from openbook.theory.surrogate.trajectory import Trajectory, check_coverable
 RATE = 100.0  # η of the appendix on empirical evidence
 CONTROLS = ("vanilla", "wrong")
 
-Advance = Callable[..., object]
-
 
 def initial_weights(codebook: Codebook, noise: float, seed: int) -> Floats:
     """W_i ~ N(0, noise²) entry by entry; noise 0 is the paper's zero initialisation, 1/n the released code's."""
@@ -38,87 +36,56 @@ def initial_weights(codebook: Codebook, noise: float, seed: int) -> Floats:
     return noise * generator(seed, "surrogate weights").standard_normal(shape)
 
 
-def check_budget(steps: int, rate: float) -> None:
-    if steps < 1:
-        raise InputError(f"the budget is {steps} steps: give 1 or more")
-    if not (rate > 0 and isfinite(rate)):
-        raise InputError(f"the learning rate is {rate}: give a positive number")
-
-
 def mask_at(step: int, depth: int, size: int) -> tuple[int, int]:
     """The layer and rule out of the context at a step (from 0): rule by rule, then layer by layer, round and round."""
     return step // size % depth, step % size
 
 
-def enhanced(
+def soft_descent(
     codebook: Codebook,
     string: Chars,
     W_ixk: Floats,
     steps: int,
-    full: bool,
-    rate: float = RATE,
-    advance: Advance = lambda *_: None,
-) -> tuple[Trajectory, Floats]:
-    """Context-enhanced descent until every rule is held, or for `steps` steps; the trajectory and the weights."""
-    check_budget(steps, rate)
-    check_shape("the array of weights", W_ixk.shape, codebook.matrices().shape)
-    check_coverable(codebook, string)
-    cone = ConeDescent(codebook, string, np.clip(W_ixk, 0, 1))  # what the first update's clipping would do
-    depth, size = codebook.tables.shape
-    result = Trajectory("full" if full else "layerwise", depth, codebook.chars, len(string))
-    result.record(cone.held_ik)
-    for step in range(steps):
-        cone.step(*mask_at(step, depth, size), rate, full)
-        done = bool(cone.held_ik.all())
-        if _is_recorded(result, step, steps) or done:
-            result.record(cone.held_ik)
-        advance(1)
-        if done:
-            break
-    result.extra = {"exact_steps": cone.exact_steps, "stopped": "recovered" if result.complete else "budget"}
-    return result, cone.W_ixk
-
-
-def control(
-    codebook: Codebook,
-    string: Chars,
-    W_ixk: Floats,
-    steps: int,
-    kind: str,
+    algorithm: str,
     seed: int = 0,
     rate: float = RATE,
-    advance: Advance = lambda *_: None,
+    advance: Callable[..., object] = lambda *_: None,
 ) -> tuple[Trajectory, Floats]:
-    """The same descent in all layers without the right context: `vanilla` (none) or `wrong` (another codebook's).
+    """Descent until every rule is held, or for `steps` steps; the trajectory and the weights.
 
-    With wrong context one rule is dropped at each step, as in `enhanced`; without context there is none to drop.
-    Starting weights should not all be equal: at W = 0 and C = 0 every gradient but the last layer's vanishes.
+    One rule is dropped at each step, also from a wrong context; without context there is none to drop. Weights of a
+    control should not all be equal: at W = 0 and C = 0 every gradient but the last layer's vanishes.
     """
-    if kind not in CONTROLS:
-        raise InputError(f"there is no control '{kind}': use {' or '.join(CONTROLS)}")
-    check_budget(steps, rate)
+    if steps < 1:
+        raise InputError(f"the budget is {steps} steps: give 1 or more")
+    if not (rate > 0 and isfinite(rate)):
+        raise InputError(f"the learning rate is {rate}: give a positive number")
     check_shape("the array of weights", W_ixk.shape, codebook.matrices().shape)
     depth, size = codebook.tables.shape
-    other = Codebook.sample(depth, codebook.chars, seed, index=2**40)  # no run learns a codebook of this index
+    W_ixk = np.clip(W_ixk, 0, 1)  # what the first update's clipping would do
+    cone: ConeDescent | None = None
+    if algorithm not in CONTROLS:
+        check_coverable(codebook, string)
+        cone = ConeDescent(codebook, string, W_ixk)
     translation = translate_batch(codebook, np.asarray(string)[None])
-    W_isxk = np.clip(W_ixk, 0, 1)[:, None]
-    C_isxk: Floats | float = 0.0
-    result = Trajectory(kind, depth, codebook.chars, len(string))
-    result.record(recovered(W_isxk[:, 0], codebook))
+    other = Codebook.sample(depth, codebook.chars, seed, index=2**40)  # no run learns a codebook of this index
+    result = Trajectory(algorithm, depth, codebook.chars, len(string))
+    result.record(recovered(W_ixk, codebook))
     for step in range(steps):
-        if kind == "wrong":
-            C_isxk = context(other, one_dropped(other, *mask_at(step, depth, size)))[:, None]
-        W_isxk = clipped_step(W_isxk, C_isxk, translation, rate)
-        if _is_recorded(result, step, steps):
-            result.record(recovered(W_isxk[:, 0], codebook))
+        mask = mask_at(step, depth, size)
+        if cone is not None:
+            cone.step(*mask, rate, algorithm == "full")
+            W_ixk = cone.W_ixk
+        else:
+            C_ixk = context(other, one_dropped(other, *mask)) if algorithm == "wrong" else np.zeros_like(W_ixk)
+            W_ixk = clipped_step(W_ixk[:, None], C_ixk[:, None], translation, rate)[:, 0]
+        result.steps = result.forward_passes = step + 1
+        known = cone is not None and bool(cone.held_ik.all())
+        if known or result.steps % codebook.chars == 0 or result.steps == steps:
+            result.record(recovered(W_ixk, codebook) if cone is None else cone.held_ik)
         advance(1)
         if result.complete:
             break
-    result.extra = {"stopped": "recovered" if result.complete else "budget", "chance": 1 / size}
-    return result, W_isxk[:, 0]
-
-
-def _is_recorded(result: Trajectory, step: int, steps: int) -> bool:
-    """Count a step; whether the curve gets a point after it: every n steps and at the end of the budget."""
-    result.steps = result.forward_passes = step + 1
-    return result.steps % result.chars == 0 or result.steps == steps
+    result.extra = {"stopped": "recovered" if result.complete else "budget"}
+    result.extra |= {"chance": 1 / size} if cone is None else {"exact_steps": cone.exact_steps}
+    return result, W_ixk

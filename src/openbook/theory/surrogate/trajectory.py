@@ -62,9 +62,8 @@ class Trajectory:
 
     def to_json(self) -> dict[str, Any]:
         names = ("algorithm", "depth", "chars", "length", "recovered", "recovered_by_layer", "complete")
-        counts = {name: getattr(self, name) for name in ("steps", "forward_passes", "characters")}
-        shown = {name: getattr(self, name) for name in names}
-        return {**shown, "full_at": self.full_at(), **counts, **self.extra, "curve": self.curve}
+        shown = {name: getattr(self, name) for name in (*names, "steps", "forward_passes", "characters", "curve")}
+        return {**shown, "full_at": self.full_at(), **self.extra}
 
 
 def check_coverable(codebook: Codebook, string: Chars) -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from openbook.theory.lemmas.coverage import miss_probability
+from openbook.theory.lemmas.search import miss_probability
 
 
 @given(st.integers(2, 9), st.integers(0, 60))
