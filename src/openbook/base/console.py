@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -33,6 +35,23 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         return None
     return value
+
+
+def print_table(header: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> None:
+    """A table: columns of words to the left, of numbers to the right, nothing cut off, and what it is below.
+
+    Cells may have rich's markup; escape what others wrote.
+    """
+    cells = list(rows)
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for place, name in enumerate(header):
+        is_text = any(Text.from_markup(row[place]).plain[:1].isalpha() for row in cells)
+        table.add_column(name, justify="left" if is_text else "right", overflow="fold")
+    for row in cells:
+        table.add_row(*row)
+    out.print(table)
+    if caption:
+        out.print(caption, style="dim", markup=False)
 
 
 @contextmanager

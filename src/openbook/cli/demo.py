@@ -6,9 +6,8 @@ import itertools
 import json as json_format
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from cyclopts import Parameter
 from rich.panel import Panel
 from rich.text import Text
 
@@ -26,7 +25,7 @@ from openbook.task.writer import write_dataset
 PIECES_SHOWN = 4
 
 
-def demo(*, folder: Path = Path("demo"), seed: int = 0, json: Annotated[bool, Parameter(negative="")] = False) -> None:
+def demo(*, folder: Path = Path("demo"), seed: int = 0, json: bool = False) -> None:
     """Take a first look at the task, in a minute.
 
     It translates one string, writes a small dataset, and shows three of its records.

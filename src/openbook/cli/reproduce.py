@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
-from openbook.base.console import emit_json, err, out
+from openbook.base.console import emit_json, err, out, print_table
 from openbook.base.errors import InputError
 from openbook.paper.experiment import SCALES, Scale
 
@@ -159,15 +158,11 @@ def _list(planned: Reproduction, json: bool) -> int:
         listed = {"scale": planned.scale, "scales": list(SCALES), "experiments": rows}
         emit_json({**listed, "cpu_minutes": round(whole, 1)})
         return 0
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("experiment", no_wrap=True)
-    table.add_column("in the paper")
-    for name in ("units", "models", "done", "CPU min"):
-        table.add_column(name, justify="right")
-    for row in rows:
-        table.add_row(*(str(row[key]) for key in ("name", "paper", "units", "models", "done", "cpu_minutes")))
-    out.print(table)
-    out.print(f"{whole:.0f} CPU minutes in all at scale {planned.scale}; experiments share their models", style="dim")
+    print_table(
+        ["experiment", "in the paper", "units", "models", "done", "CPU min"],
+        [[str(row[key]) for key in ("name", "paper", "units", "models", "done", "cpu_minutes")] for row in rows],
+        f"{whole:.0f} CPU minutes in all at scale {planned.scale}; experiments share their models",
+    )
     return 0
 
 
@@ -189,10 +184,10 @@ def _dry_run(planned: Reproduction, again: bool, json: bool) -> int:
 
 
 def _show(outcome: Outcome) -> None:
-    table = Table("experiment", "the paper says", "verdict", box=None, header_style="bold", pad_edge=False)
-    for claim in outcome.claims:
-        table.add_row(claim.experiment, f"{claim.claim}\n[dim]{claim.numbers_in_words()}[/]", VERDICTS[claim.verdict])
-    out.print(table)
+    print_table(
+        ["experiment", "the paper says", "verdict"],
+        [[c.experiment, f"{c.claim}\n[dim]{c.numbers_in_words()}[/]", VERDICTS[c.verdict]] for c in outcome.claims],
+    )
     holds, fails, unclear = (sum(claim.verdict == verdict for claim in outcome.claims) for verdict in VERDICTS)
     out.print(f"{holds} hold, {fails} do not, for {unclear} there is not enough evidence", style="bold")
     for key, why in outcome.failed.items():

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated
 
-from cyclopts import Parameter
 from rich.table import Table
 from rich.text import Text
 
@@ -72,8 +70,8 @@ def translate(
     length: int = 8,
     seed: int = 0,
     codebook: Path | None = None,
-    invert: Annotated[bool, Parameter(negative="")] = False,
-    json: Annotated[bool, Parameter(negative="")] = False,
+    invert: bool = False,
+    json: bool = False,
 ) -> None:
     """Translate one string and show every step.
 

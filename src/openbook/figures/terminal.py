@@ -1,45 +1,13 @@
-"""How a command ends that has measured a figure: its chart in a file, its tables on the terminal or one JSON object."""
+"""Charts on the terminal: what their curves show as tables of numbers."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, Literal
 
-from rich.table import Table as RichTable
-
-from openbook.base.console import emit_json, out
-from openbook.figures import save
 from openbook.figures.charts import Chart, Panel, Table
 
 FORMATS = {"percent": ".1%", "number": ".3g", "si": ",.0f"}
 NARROW, WIDE = 3, 6  # a table of at most so many curves has room for their intervals, or for decimals of percentages
-
-
-def present(figures: Sequence[Chart | Table], data: dict[str, Any], path: Path | None, json: bool) -> None:
-    """Save the first chart where a path is given; print `data` if JSON is asked for, and else every table."""
-    if path is not None:
-        save(next(figure for figure in figures if isinstance(figure, Chart)), path)
-    if json:
-        emit_json(data)
-        return
-    for table in figures:
-        if isinstance(table, Table):
-            out.print(table.title, style="bold", markup=False)
-            out.print(rich_table(table))
-            out.print(f"{table.caption}\n" if table.caption else "", markup=False)
-
-
-def rich_table(table: Table) -> RichTable:
-    """The cells of a table for the terminal: columns of words to the left, of numbers to the right, nothing cut off."""
-    shown = RichTable(box=None, header_style="bold", pad_edge=False)
-    for place, name in enumerate(table.header):
-        cells = [row[place] for row in table.rows]
-        justify: Literal["left", "right"] = "left" if any(cell[:1].isalpha() for cell in cells) else "right"
-        shown.add_column(name, justify=justify, overflow="fold")
-    for row in table.rows:
-        shown.add_row(*row)
-    return shown
 
 
 def numbers_of(figures: Sequence[Chart | Table]) -> list[Table]:
