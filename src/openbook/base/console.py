@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Table
 from rich.text import Text
@@ -37,12 +38,17 @@ def plain(value: Any) -> Any:
     return value
 
 
-def print_table(header: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "") -> None:
-    """A table: columns of words to the left, of numbers to the right, nothing cut off, and what it is below.
+def print_table(rows: Iterable[Any], columns: Mapping[str, str | Callable[[Any], str]], caption: str = "") -> None:
+    """Print a line for each row, and below what it is.
 
-    Cells may have rich's markup; escape what others wrote.
+    A column, by its header, is a format such as "{accuracy:.1%}", or a function of the row that may give rich's markup.
     """
-    cells = list(rows)
+    cells = [[escape(c.format_map(row)) if isinstance(c, str) else c(row) for c in columns.values()] for row in rows]
+    print_cells(list(columns), cells, caption)
+
+
+def print_cells(header: Sequence[str], cells: Sequence[Sequence[str]], caption: str = "") -> None:
+    """Print a table in rich's markup: columns of words to the left, of numbers to the right, nothing cut off."""
     table = Table(box=None, header_style="bold", pad_edge=False)
     for place, name in enumerate(header):
         is_text = any(Text.from_markup(row[place]).plain[:1].isalpha() for row in cells)

@@ -6,10 +6,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
-from rich.markup import escape
-from rich.table import Table
 
-from openbook.base.console import emit_json, out, progress
+from openbook.base.console import emit_json, out, print_table, progress
+from openbook.cli.output import RATES
 from openbook.figures import check_path, save
 from openbook.figures.charts import Axis, Chart, Level, Panel, Series, share
 
@@ -97,42 +96,18 @@ def exam(
 
 
 def _show(rows: list[dict[str, Any]]) -> None:
-    headers = ["book", "open", "pieces", "accuracy", "95 % interval", "chance", "exact match"]
-    generated = rows[0]["generated_match"] is not None
-    table = Table(*headers, *(["written"] if generated else []), box=None, header_style="bold")
-    for row in rows:
-        cells = [
-            row["book"],
-            f"{row['open']:.0%}",
-            f"{row['pieces']:.1f}",
-            f"{row['accuracy']:.3f}",
-            f"{row['low']:.3f} to {row['high']:.3f}",
-            f"{row['chance']:.3f}",
-            f"{row['exact_match']:.3f}",
-        ]
-        table.add_row(*cells, *([f"{row['generated_match']:.3f}"] if generated else []))
-    out.print(table)
-    out.print(f"{rows[0]['samples']} examples; intervals are clustered by example", style="dim")
-    if generated:
-        out.print("written: exact matches of what the model writes by itself", style="dim")
+    columns = {"book": "{book}", "open": "{open:.0%}", "pieces": "{pieces:.1f}", **RATES}
+    caption = f"{rows[0]['samples']} examples; intervals are clustered by example"
+    if rows[0]["generated_match"] is not None:
+        columns["written"] = "{generated_match:.3f}"
+        caption += "\nwritten: exact matches of what the model writes by itself"
+    print_table(rows, columns, caption)
 
 
 def _show_sections(rows: list[dict[str, Any]]) -> None:
-    headers = ["closed", "pieces", "accuracy", "95 % interval", "chance", "exact match", "examples"]
-    table = Table(*headers, box=None, header_style="bold")
-    for row in rows:
-        table.add_row(
-            escape(row["section"]),
-            f"{row['pieces']:.1f}",
-            f"{row['accuracy']:.3f}",
-            f"{row['low']:.3f} to {row['high']:.3f}",
-            f"{row['chance']:.3f}",
-            f"{row['exact_match']:.3f}",
-            str(row["samples"]),
-        )
     out.print()
-    out.print(table)
-    out.print("one section closed, the others open", style="dim")
+    columns = {"closed": "{section}", "pieces": "{pieces:.1f}", **RATES, "examples": "{samples}"}
+    print_table(rows, columns, "one section closed, the others open")
 
 
 def reliance_chart(rows: list[dict[str, Any]]) -> Chart:

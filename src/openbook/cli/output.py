@@ -10,9 +10,17 @@ from typing import Any
 from cyclopts import Parameter
 from rich.markup import escape
 
-from openbook.base.console import emit_json, out, print_table
+from openbook.base.console import emit_json, out, print_cells
 from openbook.figures import Chart, Table, check_path, save
 from openbook.figures.terminal import numbers_of
+
+# of rows of an exam, which a command shows beside what each row is of
+RATES = {
+    "accuracy": "{accuracy:.3f}",
+    "95 % interval": "{low:.3f} to {high:.3f}",
+    "chance": "{chance:.3f}",
+    "exact match": "{exact_match:.3f}",
+}
 
 
 @Parameter(name="*")
@@ -47,7 +55,7 @@ class Output:
         for table in [*figures, *(numbers_of(figures) if numbers else [])]:
             if isinstance(table, Table):
                 out.print(table.title, style="bold", markup=False)
-                print_table(table.header, [[*map(escape, row)] for row in table.rows])
+                print_cells(table.header, [[*map(escape, row)] for row in table.rows])
                 out.print(f"{table.caption}\n" if table.caption else "", markup=False)
 
 

@@ -44,6 +44,6 @@ def report(
     if json:
         emit_json({"page": str(page), "runs": described})
         return
-    rows = [[escape(row["source"]), row["status"], escape(" ".join(row["notices"]))] for row in described]
-    print_table(["run", "state", "what is missing or wrong"], rows)
+    wrong = {"what is missing or wrong": lambda row: escape(" ".join(row["notices"]))}
+    print_table(described, {"run": "{source}", "state": "{status}", **wrong})
     out.print(f"the page: {page.absolute()}", soft_wrap=True, markup=False)

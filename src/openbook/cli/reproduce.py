@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 
 from openbook.base.console import emit_json, err, out, print_table
@@ -158,11 +159,9 @@ def _list(planned: Reproduction, json: bool) -> int:
         listed = {"scale": planned.scale, "scales": list(SCALES), "experiments": rows}
         emit_json({**listed, "cpu_minutes": round(whole, 1)})
         return 0
-    print_table(
-        ["experiment", "in the paper", "units", "models", "done", "CPU min"],
-        [[str(row[key]) for key in ("name", "paper", "units", "models", "done", "cpu_minutes")] for row in rows],
-        f"{whole:.0f} CPU minutes in all at scale {planned.scale}; experiments share their models",
-    )
+    columns = {"experiment": "{name}", "in the paper": "{paper}", "units": "{units}", "models": "{models}"}
+    caption = f"{whole:.0f} CPU minutes in all at scale {planned.scale}; experiments share their models"
+    print_table(rows, {**columns, "done": "{done}", "CPU min": "{cpu_minutes}"}, caption)
     return 0
 
 
@@ -185,8 +184,12 @@ def _dry_run(planned: Reproduction, again: bool, json: bool) -> int:
 
 def _show(outcome: Outcome) -> None:
     print_table(
-        ["experiment", "the paper says", "verdict"],
-        [[c.experiment, f"{c.claim}\n[dim]{c.numbers_in_words()}[/]", VERDICTS[c.verdict]] for c in outcome.claims],
+        outcome.claims,
+        {
+            "experiment": lambda claim: claim.experiment,
+            "the paper says": lambda claim: f"{escape(claim.claim)}\n[dim]{escape(claim.numbers_in_words())}[/]",
+            "verdict": lambda claim: VERDICTS[claim.verdict],
+        },
     )
     holds, fails, unclear = (sum(claim.verdict == verdict for claim in outcome.claims) for verdict in VERDICTS)
     out.print(f"{holds} hold, {fails} do not, for {unclear} there is not enough evidence", style="bold")

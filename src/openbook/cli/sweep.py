@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Parameter
 from rich.markup import escape
 
-from openbook.base.console import emit_json, out, print_table, progress
+from openbook.base.console import emit_json, out, print_cells, progress
 from openbook.base.errors import InputError
 
 EXIT_FAILED = 1  # a run failed; the table names it
@@ -71,16 +71,12 @@ def _key_and_value(setting: str) -> tuple[str, Any]:
 
 
 def _show(rows: list[dict[str, Any]], keys: list[str]) -> None:
+    cells = []
+    for row in rows:
+        numbers = (f"{row[name]:.3f}" if name in row else "" for name in ("closed_book", "open_book", "seconds"))
+        cells.append([*(escape(str(row[key])) for key in keys), row["status"], *numbers])
     headers = [key.rpartition(".")[2] for key in keys]
-    cells = [
-        [
-            *(escape(str(row[key])) for key in keys),
-            row["status"],
-            *(f"{row[name]:.3f}" if name in row else "" for name in ("closed_book", "open_book", "seconds")),
-        ]
-        for row in rows
-    ]
-    print_table([*headers, "status", "closed book", "open book", "seconds"], cells)
+    print_cells([*headers, "status", "closed book", "open book", "seconds"], cells)
     for row in rows:
         if "error" in row:
             out.print(f"{row['name']}: {row['error']}", style="red", markup=False)

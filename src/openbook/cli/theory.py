@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from rich.markup import escape
 from rich.table import Table
 
-from openbook.base.console import emit_json, out, print_table, progress
+from openbook.base.console import emit_json, out, print_cells, progress
 from openbook.cli.output import OUTPUT, Output
 from openbook.figures import save
 from openbook.theory.lemmas import Check, Result, select
@@ -79,7 +79,7 @@ def _show(columns: Sequence[str], checks: Sequence[Check], cells: Sequence[Seque
     for section, members in itertools.groupby(zip(checks, cells, strict=True), key=lambda member: member[0].section):
         rows.append([f"[bold]{section}[/bold]", *[""] * len(columns)])
         rows += [[check.name, f"{escape(check.claim)}\n{below}", *others] for check, (below, *others) in members]
-    print_table(["check", *columns], rows)
+    print_cells(["check", *columns], rows)
 
 
 def _show_all(results: Sequence[Result]) -> None:
