@@ -135,6 +135,7 @@ def test_a_folder_of_runs_stands_for_them(run: Path, tmp_path: Path) -> None:
         shutil.copytree(run, sweep / name)
     (sweep / "jobs").mkdir()
     (sweep / "sweep.json").write_text("{}")
+    (sweep / "lock").touch()  # which `openbook sweep` leaves
     shutil.copytree(run, sweep / "seed=2")
     (sweep / "seed=2" / "data.json").unlink()
     (sweep / "seed=3").mkdir()

@@ -9,8 +9,7 @@ from cyclopts import Parameter
 
 from openbook.base.console import emit_json, out, print_table, progress
 from openbook.cli.output import RATES
-from openbook.figures import check_path, save
-from openbook.figures.charts import Axis, Chart, Level, Panel, Series, share
+from openbook.figures import Chart, check_path, save
 
 Shares = Annotated[list[float], Parameter(name="--open", negative="", consume_multiple=True)]
 
@@ -112,17 +111,10 @@ def _show_sections(rows: list[dict[str, Any]]) -> None:
 
 def reliance_chart(rows: list[dict[str, Any]]) -> Chart:
     """Accuracy against the share of the book that is open, with the right book and with a wrong one."""
-    series = [
-        Series(f"{book} book", [(row["open"], row["accuracy"]) for row in these], colour, _intervals(these))
-        for colour, book in enumerate(("right", "wrong"))
-        if (these := [row for row in rows if row["book"] == book])
-    ]
-    axis = Axis("share of the book that is open", form="percent", low=0, high=1)
-    panel = Panel("Accuracy on the answer", axis, share("accuracy"), series, [Level(rows[0]["chance"], "chance")])
-    points = ", ".join(f"{y:.0%} at {x:.0%}" for x, y in series[0].points)
+    from openbook.comparison.own_runs import reliance
+    from openbook.comparison.records import ExamRow
+
+    panel = reliance([ExamRow(**row) for row in rows])
+    points = ", ".join(f"{y:.0%} at {x:.0%}" for x, y in panel.series[0].points)
     title = "How much the model leans on the book"
     return Chart("reliance", title, f"Accuracy by the share that is open: {points}.", [panel])
-
-
-def _intervals(rows: list[dict[str, Any]]) -> list[tuple[float, float]]:
-    return [(row["low"], row["high"]) for row in rows]

@@ -7,6 +7,7 @@ audit --json` printed. A run that did not finish or was damaged is shown as such
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -38,26 +39,25 @@ def write_report(paths: Sequence[Path], out: Path) -> tuple[Path, list[dict[str,
     if missing:
         raise InputError(f"{', '.join(missing)} does not exist: give folders of runs or JSON files")
     sources = [run for path in paths for run in _runs_in(path)]
-    names = _names(sources)
-    runs = {name: read_run(name, path) for name, path in zip(names, sources, strict=True) if path.is_dir()}
-    sections = [
-        _run_section(runs[name]) if name in runs else _file_section(path, name)
-        for name, path in zip(names, sources, strict=True)
-    ]
-    counted = {status: sum(section.status == status for section in sections) for status in STATUSES}
+    runs: list[RunRecord] = []
+    sections = []
+    for name, path in zip(_names(sources), sources, strict=True):
+        if path.is_dir():
+            runs.append(read_run(name, path))
+        sections.append(_run_section(runs[-1]) if path.is_dir() else _file_section(path, name))
+    counted = Counter(section.status for section in sections)
     described = [
-        {"name": section.name, "source": str(path), "status": section.status, "notices": section.notices}
-        for section, path in zip(sections, sources, strict=True)
+        {"name": section.name, "source": section.where, "status": section.status, "notices": section.notices}
+        for section in sections
     ]
-    compared = overview(list(runs.values()))
+    compared = overview(runs)
     page = Page(
         title="Runs of openbook",
         tagline="Study with the book open, sit the exam with the book closed.",
         lead=paragraphs("What these runs recorded of themselves. Nothing was run again to make this page."),
         sections=[*([compared] if compared else []), *sections],
         again=_again(paths),
-        foot=Markup(""),
-        counts=[(str(count), STATUSES[status]) for status, count in counted.items() if count],
+        counts=[(str(counted[status]), words) for status, words in STATUSES.items() if counted[status]],
     )
     return write(page, out), described
 
@@ -183,15 +183,8 @@ def _file_section(path: Path, name: str) -> PageSection:
 
 
 def _exam(exam: Exam, name: str, where: str) -> PageSection:
-    series, alt = [], ""
-    for colour, book in enumerate(("right", "wrong")):
-        rows = sorted((row for row in exam.rows if row.book == book), key=lambda row: row.open)
-        points, spread = [(row.open, row.accuracy) for row in rows], [(row.low, row.high) for row in rows]
-        if rows:
-            series.append(Series(f"{book} book", points, colour, spread))
-            alt = alt or ", ".join(f"{y:.0%} with {x:.0%} of the book open" for x, y in points)
-    axis, level = share("share of the book that is open"), Level(exam.rows[0].chance, "chance")
-    panel = Panel("Accuracy on the answer", axis, share("accuracy"), series, [level])
+    panel = reliance(exam.rows)
+    alt = ", ".join(f"{y:.0%} with {x:.0%} of the book open" for x, y in panel.series[0].points)
     caption = f"{exam.rows[0].samples} examples."
     return PageSection(
         name,
@@ -204,6 +197,17 @@ def _exam(exam: Exam, name: str, where: str) -> PageSection:
             _exam_table(f"{name}-table", "The same in numbers", exam.rows),
         ],
     )
+
+
+def reliance(exam: Sequence[ExamRow]) -> Panel:
+    """Accuracy against the share of the book that is open, with the right book and with a wrong one."""
+    series = []
+    for colour, book in enumerate(("right", "wrong")):
+        if rows := sorted((row for row in exam if row.book == book), key=lambda row: row.open):
+            points, spread = [(row.open, row.accuracy) for row in rows], [(row.low, row.high) for row in rows]
+            series.append(Series(f"{book} book", points, colour, spread))
+    opened, level = share("share of the book that is open"), Level(exam[0].chance, "chance")
+    return Panel("Accuracy on the answer", opened, share("accuracy"), series, [level])
 
 
 def _audit(audit: Audit, name: str, where: str) -> PageSection:

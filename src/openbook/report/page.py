@@ -48,7 +48,7 @@ class Page:
     lead: Markup
     sections: list[PageSection]
     again: Markup
-    foot: Markup
+    foot: Markup = field(default_factory=Markup)
     counts: list[tuple[str, str]] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
