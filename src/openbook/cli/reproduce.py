@@ -126,11 +126,7 @@ def _progress() -> Iterator[Callable[[Event, JobProgress], None]]:
 @contextmanager
 def _term_as_interrupt() -> Iterator[None]:
     """Treat a SIGTERM like Ctrl-C: the workers are asked to save their state."""
-
-    def interrupt(number: int, frame: Any) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
     finally:
