@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from typing import Literal
 
 from cyclopts import App, Parameter
@@ -15,7 +16,7 @@ from openbook.paper import built_efficiency, construction, trainability
 from openbook.paper.experiment import Scale
 from openbook.task.phrasebook import Codebook
 from openbook.theory.construction.curricula import LENGTHS
-from openbook.theory.construction.training import EXAM, Recipe
+from openbook.theory.construction.training import EXAM, Recipe, Update
 from openbook.theory.construction.training import train as train_construction
 from openbook.theory.construction.transformer import SCALE
 from openbook.theory.construction.verify import verify as verify_construction
@@ -124,14 +125,11 @@ def train(
     """
     if not rates:
         raise InputError("no peak rate: give --rates at least one number, or leave it out")
-    updates: list[Literal["layerwise", "full"]] = ["layerwise", "full"] if update == "both" else [update]
-    recipes = [
-        Recipe(each, rate, sequences, length, seed=seed, shrink=shrink, each_string=each_string)
-        for each in updates
-        for rate in rates
-    ]
-    if control:
-        recipes += [Recipe("full", rate, sequences, length, seed=seed, shrink=shrink, masked=False) for rate in rates]
+    shared = Recipe(sequences=sequences, length=length, seed=seed, shrink=shrink)
+    updates: Sequence[Update] = ("layerwise", "full") if update == "both" else (update,)
+    hiding = [replace(shared, update=each, each_string=each_string) for each in updates]
+    kinds = [*hiding, replace(shared, masked=False)] if control else hiding
+    recipes = [replace(kind, rate=rate) for kind in kinds for rate in rates]
     for recipe in recipes:
         recipe.check()
     codebook = Codebook.sample(depth, chars, seed)

@@ -85,10 +85,9 @@ def reproduce(
         if path is not None and path.exists() and not path.is_dir():
             raise InputError(f"{path} is a file: name a folder with {name}")
     planned = plan_reproduction(names, scale, folder, reader, load_studies(study))
-    if list_:
-        return _list(planned, json)
-    if dry_run:
-        return _dry_run(planned, again, json)
+    if list_ or dry_run:
+        _list(planned, json) if list_ else _dry_run(planned, again, json)
+        return 0
     with _term_as_interrupt(), _progress() as on_event:
         outcome = complete(planned, processes, again, publish, on_event)
     emit_json(outcome.to_json()) if json else _show(outcome)
@@ -133,7 +132,7 @@ def _term_as_interrupt() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _list(planned: Reproduction, json: bool) -> int:
+def _list(planned: Reproduction, json: bool) -> None:
     weights = {job.key: job.weight for job in planned.jobs}
     rows: list[dict[str, Any]] = []
     for experiment in planned.experiments:
@@ -153,15 +152,13 @@ def _list(planned: Reproduction, json: bool) -> int:
     whole = sum(weights.values()) / 60
     if json:
         listed = {"scale": planned.scale, "scales": list(SCALES), "experiments": rows}
-        emit_json({**listed, "cpu_minutes": round(whole, 1)})
-        return 0
+        return emit_json({**listed, "cpu_minutes": round(whole, 1)})
     columns = {"experiment": "{name}", "in the paper": "{paper}", "units": "{units}", "models": "{models}"}
     caption = f"{whole:.0f} CPU minutes in all at scale {planned.scale}; experiments share their models"
     print_table(rows, {**columns, "done": "{done}", "CPU min": "{cpu_minutes}"}, caption)
-    return 0
 
 
-def _dry_run(planned: Reproduction, again: bool, json: bool) -> int:
+def _dry_run(planned: Reproduction, again: bool, json: bool) -> None:
     """Show what would run. The config of every model was checked by planning it."""
     from openbook.paper.jobs import ReaderJob, TeachJob
 
@@ -170,12 +167,10 @@ def _dry_run(planned: Reproduction, again: bool, json: bool) -> int:
         command = {"command": job.command()} if isinstance(job, ReaderJob | TeachJob) else {}
         jobs.append({"job": str(job), "cpu_seconds": job.weight, "needs": list(job.needs), **command})
     if json:
-        emit_json({"scale": planned.scale, "out": str(planned.out), "jobs": jobs})
-        return 0
+        return emit_json({"scale": planned.scale, "out": str(planned.out), "jobs": jobs})
     for entry in jobs:
         out.print(entry.get("command", entry["job"]), soft_wrap=True)
     out.print(f"{len(jobs)} jobs to do; all configs are valid", style="dim")
-    return 0
 
 
 def _show(outcome: Outcome) -> None:
