@@ -43,8 +43,11 @@ def print_table(rows: Iterable[Any], columns: Mapping[str, str | Callable[[Any],
 
     A column, by its header, is a format such as "{accuracy:.1%}", or a function of the row that may give rich's markup.
     """
-    cells = [[escape(c.format_map(row)) if isinstance(c, str) else c(row) for c in columns.values()] for row in rows]
-    print_cells(list(columns), cells, caption)
+
+    def cell(row: Any, column: str | Callable[[Any], str]) -> str:
+        return escape(column.format_map(row)) if isinstance(column, str) else column(row)
+
+    print_cells(list(columns), [[cell(row, column) for column in columns.values()] for row in rows], caption)
 
 
 def print_cells(header: Sequence[str], cells: Sequence[Sequence[str]], caption: str = "") -> None:

@@ -6,7 +6,9 @@ audit --json` printed. A run that did not finish or was damaged is shown as such
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -75,11 +77,9 @@ def _names(paths: Sequence[Path]) -> list[str]:
     own = len(names)
     for path in paths:
         stem = path.absolute().name if path.is_dir() else path.stem
-        base = "".join(c if c.isalnum() or c in "-_" else "-" for c in stem) or "run"
-        name, again = base, 2
-        while name in names:
-            name, again = f"{base}-{again}", again + 1
-        names.append(name)
+        base = re.sub(r"[^\w-]", "-", stem) or "run"
+        numbered = (f"{base}-{number}" for number in itertools.count(2))
+        names.append(next(name for name in itertools.chain([base], numbered) if name not in names))
     return names[own:]
 
 
@@ -184,7 +184,8 @@ def _file_section(path: Path, name: str) -> PageSection:
 
 def _exam(exam: Exam, name: str, where: str) -> PageSection:
     panel = reliance(exam.rows)
-    alt = ", ".join(f"{y:.0%} with {x:.0%} of the book open" for x, y in panel.series[0].points)
+    first = [point for series in panel.series[:1] for point in series.points]
+    alt = ", ".join(f"{y:.0%} with {x:.0%} of the book open" for x, y in first)
     caption = f"{exam.rows[0].samples} examples."
     return PageSection(
         name,
