@@ -8,11 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from cyclopts import Parameter
-from rich.markup import escape
 
-from openbook.base.console import emit_json, out, print_cells
-from openbook.figures import Chart, Table, check_path, save
-from openbook.figures.terminal import numbers_of
+from openbook.figures import Chart, Table, check_path
+from openbook.figures.terminal import numbers_of, present
 
 # of rows of an exam, which a command shows beside what each row is of
 RATES = {
@@ -43,20 +41,9 @@ class Output:
         check_path(self.chart)
 
     def present(self, data: dict[str, Any], figures: Sequence[Chart | Table], numbers: bool = False) -> None:
-        """Save the first chart where a path is given; print `data` if JSON is asked for, and else every table.
-
-        With `numbers`, what the charts show is printed as tables, too.
-        """
-        if self.chart is not None:
-            save(next(figure for figure in figures if isinstance(figure, Chart)), self.chart)
-        if self.json:
-            emit_json(data)
-            return
-        for table in [*figures, *(numbers_of(figures) if numbers else [])]:
-            if isinstance(table, Table):
-                out.print(table.title, style="bold", markup=False)
-                print_cells(table.header, [[*map(escape, row)] for row in table.rows])
-                out.print(f"{table.caption}\n" if table.caption else "", markup=False)
+        """Save the first chart, and print `data` or every table; with `numbers` also those that the charts show."""
+        shown = [*figures, *(numbers_of(figures) if numbers else [])]
+        present(shown, data, self.chart, self.json)
 
 
 OUTPUT = Output()
