@@ -16,7 +16,7 @@ from openbook.task.alphabet import check_size
 from openbook.task.phrasebook import Codebook
 from openbook.theory.surrogate.descent import CASES
 from openbook.theory.surrogate.gap import GapGrid
-from openbook.theory.surrogate.gradient import BATCHES, DEEPER_RATES, RATES, GradientGrid, measure
+from openbook.theory.surrogate.gradient import GradientGrid, measure
 from openbook.theory.surrogate.learn import Algorithm, InputKind, LearnerConfig
 from openbook.theory.surrogate.learn import learn as run_learner
 from openbook.theory.surrogate.soft import CONTROLS
@@ -204,17 +204,10 @@ def gradient(
         Print one JSON object instead of a table.
     """
     check_size(depth, chars)
-    grid = GradientGrid(
-        depth=depth,
-        chars=chars,
-        pairs=pairs,
-        rates=rates or RATES,
-        deeper_rates=rates or DEEPER_RATES,
-        batches=batches or BATCHES,
-        books=books or tuple(range(1, depth + 1)),
-        masks=masks,
-        seed=seed,
-    )
+    given = {"rates": rates, "deeper_rates": rates, "batches": batches}
+    given = {name: value for name, value in given.items() if value}
+    books = books or tuple(range(1, depth + 1))
+    grid = GradientGrid(depth, chars, pairs, books=books, masks=masks, seed=seed, **given)  # type: ignore[arg-type]
     grid.check()
     with progress(f"gradients, MLT({depth}, {chars})", grid.total()) as advance:
         rows = measure(grid, advance)
