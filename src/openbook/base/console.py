@@ -55,7 +55,7 @@ def print_cells(header: Sequence[str], cells: Sequence[Sequence[str]], caption: 
     table = Table(box=None, header_style="bold", pad_edge=False)
     for place, name in enumerate(header):
         is_text = any(Text.from_markup(row[place]).plain[:1].isalpha() for row in cells)
-        table.add_column(name, justify="left" if is_text else "right", overflow="fold")
+        table.add_column(escape(name), justify="left" if is_text else "right", overflow="fold")
     for row in cells:
         table.add_row(*row)
     out.print(table)
