@@ -6,14 +6,18 @@ export OMP_NUM_THREADS ?= 1
 export TOKENIZERS_PARALLELISM ?= false
 export HF_HUB_OFFLINE ?= 1
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint model bench clean
 
-demo: $(READY)
+demo: $(READY) model
 	$(BIN)/openbook demo
 	$(BIN)/openbook reproduce --scale laptop --open
 
-test: lint
+test: lint model
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+
+# The pre-trained model (93 MB, once). Where it cannot be had, tests that need it are skipped by name.
+model: $(READY)
+	-$(BIN)/openbook models --fetch smollm2-135m
 
 lint: $(READY)
 	$(BIN)/ruff check src tests benchmarks examples

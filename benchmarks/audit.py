@@ -66,7 +66,7 @@ def measure() -> Iterator[Row]:
 
     prompts = book_prompts(model, secrets, 1)
     spread = [len(prompts.places) // 4, 3 * len(prompts.places) // 4]  # on average half of the book stands before them
-    shared_s, shared = timed(lambda: likelihoods_at(model, secrets, prompts))
+    shared_s, shared = timed(lambda: likelihoods_at(model, prompts))
     slow_s, slow = timed(lambda: obvious(model, secrets, prompts, spread))
     for k, expected in zip(spread, slow, strict=True):
         np.testing.assert_allclose(shared[k].total_n, expected, atol=1e-3)

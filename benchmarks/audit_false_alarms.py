@@ -18,7 +18,7 @@ from openbook.audit.attack import Attacker, AuditConfig
 from openbook.audit.run import scores_of, secrets_of
 from openbook.audit.verdict import LEVEL, findings, measures
 from openbook.training.config import RunConfig
-from openbook.training.run import carry_out
+from openbook.training.run import run_training
 from openbook.training.settings import validated
 from openbook.training.sources import sources_of
 
@@ -43,7 +43,9 @@ def measure() -> Iterator[Row]:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         runs = [folder / f"seed {seed}" for seed in range(SEEDS)]
-        known = [carry_out(config(seed, "no-context"), run)["accuracy"]["closed_book"] for seed, run in enumerate(runs)]
+        known = [
+            run_training(config(seed, "no-context"), run)["accuracy"]["closed_book"] for seed, run in enumerate(runs)
+        ]
         base = config(0, "anneal")
         source, _ = sources_of(base)
         secrets = secrets_of(base, source, runs[0])

@@ -103,7 +103,7 @@ def arguments_in(folder: str) -> Any:
     """The arguments of both trainers, without exams and checkpoints."""
     settings = {"batch_size": STEP, "micro_batch_size": MICRO, "learning_rate": 1e-3, "checkpoint_every": 0}
     config = RunConfig.model_validate({"task": {}, "training": settings, "exam": {"every": 10**6}})
-    arguments = trainer_arguments(config, folder, steps=STEPS)
+    arguments = trainer_arguments(config, folder, STEPS * config.training.step_size)
     arguments.eval_strategy = IntervalStrategy.NO
     return arguments
 

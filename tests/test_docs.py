@@ -55,7 +55,7 @@ def follow(text: str, capsys: pytest.CaptureFixture[str]) -> int:
         if file:
             Path(file).write_text(block, encoding="utf-8")
         elif language == "python":
-            exec(compile(block, "page", "exec"), names)  # the reader would do the same
+            exec(compile(block, "page", "exec", dont_inherit=True), names)  # the reader would do the same
         elif language == "console":
             for (program, *arguments), shown in commands(block):
                 assert program == "openbook", f"only openbook is run, not {program}"

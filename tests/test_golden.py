@@ -149,7 +149,7 @@ def test_a_construction(answer: Any) -> None:
 
 def test_an_audit(answer: Any, tmp_path: Path) -> None:
     run = tmp_path / "audited"
-    answer("learn", "--data", FACTS, "--epochs", 40, "--out", run)
+    answer("learn", "--data", FACTS, "--model", "scratch", "--epochs", 40, "--out", run)
     quick = ["--attacks", "completion", "exposure", "membership", "--permutations", 2]
     report = answer("audit", run, "--arms", *quick)
     arms = [{key: value for key, value in arm.items() if key != "runs"} for arm in report["arms"]]  # their folders

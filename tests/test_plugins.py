@@ -108,7 +108,7 @@ def test_a_curriculum(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Non
         assert main(["exam", str(run), "--open", "0", "--json"]) == 0
     assert json.loads((tmp_path / "first-half" / "config.json").read_text())["curriculum"]["rule"] == "first-half"
     capsys.readouterr()
-    assert main(["mask", "--data", str(FACTS), "--curriculum", "first-half", "--json"]) == 0
+    assert main(["mask", "--data", str(FACTS), "--model", "scratch", "--curriculum", "first-half", "--json"]) == 0
     (example, *_) = json.loads(capsys.readouterr().out)["examples"]
     pieces = "".join(token["text"] for token in example["tokens"] if token["kind"] == "piece")
     assert pieces.count("\n") == 2  # of five

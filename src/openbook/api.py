@@ -264,10 +264,15 @@ class Run:
             rows = examine(*what, shares, generate=generate, advance=advance, **about)
         return Exam(rows, apart, curriculum.others)
 
-    def ask(self, question: str, *, book: Any = None, max_new_tokens: int = 64) -> str:
-        """The model's answer, written greedily, with the book closed; `book` is a text or pieces to open for it."""
-        from openbook.training.ask import ask
+    def ask(self, question: str, *, book: Any = None, open: bool = False, max_new_tokens: int = 64) -> str:
+        """The model's answer, written greedily, with the book closed.
 
+        `book` is a text or pieces to open for it; `open` opens what the run's data have.
+        """
+        from openbook.training.ask import ask, book_for
+
+        if open and book is None:
+            book = book_for(self._opened, question)
         return ask(self._opened, question, book, max_new_tokens)
 
     def audit(self, **options: Any) -> Audit:

@@ -11,7 +11,7 @@ import pytest
 from openbook.cli import main
 
 FACTS = Path(__file__).parents[2] / "examples" / "facts.jsonl"
-LEARN_FACTS = ["learn", "--data", str(FACTS), "--epochs", "40"]
+LEARN_FACTS = ["learn", "--data", str(FACTS), "--model", "scratch", "--epochs", "40"]
 
 
 @pytest.fixture(scope="session")

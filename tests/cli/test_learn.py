@@ -135,7 +135,8 @@ def test_prepare_can_be_told_otherwise(tmp_path: Path, told: Any) -> None:
 def test_a_conversation_is_learned_through_a_chat_template(tmp_path: Path, told: Any) -> None:
     model = saved(tmp_path / "model", tokenizer=chatting())
     talk = {"messages": [{"role": "user", "content": "Who?"}, {"role": "assistant", "content": "Orm"}]}
-    result, code = told("learn", "--data", data(tmp_path, talk), "--model", model, "--out", tmp_path / "run")
+    arguments = ("--model", model, "--epochs", 1, "--out", tmp_path / "run")
+    result, code = told("learn", "--data", data(tmp_path, talk), *arguments)
     assert code == 0 and result["steps"] == 1
     exam, _ = told("exam", tmp_path / "run", "--generate")
     assert exam["rows"][0]["generated_match"] is not None

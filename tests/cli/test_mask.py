@@ -27,7 +27,7 @@ def data(folder: Path, *records: dict[str, Any]) -> Path:
 
 
 def test_the_example_of_the_readme_has_a_sound_mask(told: Any) -> None:
-    shown, code = told("mask", "--data", FACTS)
+    shown, code = told("mask", "--data", FACTS, "--model", "scratch")
     assert code == 0 and shown["ok"] and shown["problems"] == [] and shown["checked"] == 30
     (first, _) = shown["examples"]
     tokens = first["tokens"]
@@ -43,14 +43,16 @@ def _text(tokens: list[dict[str, Any]], kind: str) -> str:
 
 
 def test_the_book_closes_with_progress(told: Any) -> None:
-    start, end = (told("mask", "--data", FACTS, "--progress", p, "--set", "training.epochs=9")[0] for p in (0, 1))
+    nine = ("mask", "--data", FACTS, "--model", "scratch", "--set", "training.epochs=9")
+    start, end = (told(*nine, "--progress", p)[0] for p in (0, 1))
     assert all("piece" in {t["kind"] for t in example["tokens"]} for example in start["examples"])
     closed = [example for example in end["examples"] if "piece" not in {t["kind"] for t in example["tokens"]}]
     assert len(closed) == len(end["examples"])  # one section: all of it, whichever way the coin falls
 
 
 def test_a_person_sees_the_text(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["mask", "--data", str(FACTS), "--examples", "1", "--set", "curriculum.preset=no-dropout"]) == 0
+    arguments = ["--model", "scratch", "--examples", "1", "--set", "curriculum.preset=no-dropout"]
+    assert main(["mask", "--data", str(FACTS), *arguments]) == 0
     shown = capsys.readouterr().out
     assert "carry loss" in shown and "⏎" in shown and "<END>" in shown
     assert "30 positions checked, 0 with a wrong mask" in shown
@@ -81,7 +83,7 @@ def test_a_conversation_without_a_template_has_a_line_for_each_message(tmp_path:
     system = {"role": "system", "content": "Answer in a word."}
     records = [{"messages": asked}, {"messages": [system, *asked]}, plain]
     settings = ("--set", "training.shuffle=false", "--examples", 3)
-    shown, code = told("mask", "--data", data(tmp_path, *records), *settings)
+    shown, code = told("mask", "--data", data(tmp_path, *records), "--model", "scratch", *settings)
     texts = ["".join(token["text"] for token in example["tokens"]) for example in shown["examples"]]
     assert code == 0 and texts == [
         "Colour of the flag?\nGreen.<END>",
@@ -112,8 +114,8 @@ def test_what_is_shown_is_what_is_learned(tmp_path: Path, told: Any) -> None:
     assert plan["targets_per_example"] == (encoded.flat_labels != IGNORED).sum() / 4
     book = [f"rule {k} of the book" for k in range(3000)]
     long = data(tmp_path, {"prompt": "Who?", "completion": " Orm", "privileged_context": book})
-    shown, _ = told("mask", "--data", long, "--curriculum", "no-dropout")
-    plan, _ = told("learn", "--data", long, "--curriculum", "no-dropout", "--dry-run")
+    shown, _ = told("mask", "--data", long, "--model", "scratch", "--curriculum", "no-dropout")
+    plan, _ = told("learn", "--data", long, "--model", "scratch", "--curriculum", "no-dropout", "--dry-run")
     assert len(shown["examples"][0]["tokens"]) == plan["longest_example"] <= plan["window"]
 
 
@@ -121,7 +123,7 @@ def test_a_wrong_mask_ends_with_exit_code_two(tmp_path: Path, told: Any, capsys:
     good = {"prompt": "Who rules Vellmora?", "completion": " Queen"}
     merging = {"prompt": "Who rules Vellmora? ", "completion": "Queen"}
     facts = data(tmp_path, *[good] * 6, merging)
-    settings = ["--set", "training.shuffle=false"]
+    settings = ["--model", "scratch", "--set", "training.shuffle=false"]
     shown, code = told("mask", "--data", facts, *settings)
     assert code == 2 and not shown["ok"]
     assert [problem["position"] for problem in shown["problems"]] == [6]  # found though it is not among those shown
@@ -141,9 +143,9 @@ def test_a_wrong_mask_ends_with_exit_code_two(tmp_path: Path, told: Any, capsys:
     ],
 )
 def test_bad_input_is_refused(arguments: list[str], complaint: str, refused: Any) -> None:
-    assert complaint in refused("mask", "--data", FACTS, *arguments)
+    assert complaint in refused("mask", "--data", FACTS, "--model", "scratch", *arguments)
 
 
 def test_an_empty_target_is_refused_with_its_line(tmp_path: Path, refused: Any) -> None:
     facts = data(tmp_path, {"prompt": "a", "completion": "b"}, {"prompt": "a", "completion": ""})
-    assert f"{facts}:2: 'completion' is empty" in refused("mask", "--data", facts)
+    assert f"{facts}:2: 'completion' is empty" in refused("mask", "--data", facts, "--model", "scratch")

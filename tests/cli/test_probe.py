@@ -33,7 +33,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
 def saved(monkeypatch: pytest.MonkeyPatch) -> dict[str, Chart]:
     """Charts that a command saves, by the name of the file, instead of the files."""
     charts: dict[str, Chart] = {}
-    monkeypatch.setattr("openbook.figures.save", lambda chart, path: charts.update({path.name: chart}))
+    for module in ("openbook.figures.terminal", "openbook.cli.probe"):
+        monkeypatch.setattr(f"{module}.save", lambda chart, path: charts.update({path.name: chart}))
     return charts
 
 

@@ -105,7 +105,11 @@ def test_defaults_depend_on_where_examples_and_model_come_from(tmp_path: Path) -
     assert (own.training.batch_size, own.training.shuffle, own.curriculum.order) == (8, True, "given")
     assert (task.training.batch_size, task.training.shuffle, task.curriculum.order) == (64, False, "shuffled")
     assert own.task is None and task.task is not None
-    assert own.training.learning_rate == 1e-3
+    assert own.model.path == "smollm2-135m" and task.model.path is None
+    for none in ("model: scratch", "model: {path: null}", "model: {hidden_size: 32}"):  # a new model is asked for
+        scratch = read(tmp_path, f"data: facts.jsonl\n{none}\n")
+        assert scratch.model.path is None and scratch.training.learning_rate == 1e-3
+        assert (scratch.training.epochs, scratch.model.dtype) == (1, "float32")
     assert read(tmp_path, "model: {path: some/model}\n").training.learning_rate == 1e-4
     assert (
         read(tmp_path, "data: f\ntraining: {batch_size: 3}\ncurriculum: {order: shuffled}\n").training.batch_size == 3

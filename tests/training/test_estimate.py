@@ -99,7 +99,7 @@ def test_the_plan_says_how_many_examples_have_no_book(tmp_path: Path) -> None:
     record = {"prompt": "Who?", "completion": " Orm", "privileged_context": "Orm rules."}
     for records in (1, 50):
         (tmp_path / "facts.jsonl").write_text((json.dumps(record) + "\n") * records)
-        own = {"data": str(tmp_path / "facts.jsonl"), "training": {"epochs": 200 // records}}
+        own = {"data": str(tmp_path / "facts.jsonl"), "model": "scratch", "training": {"epochs": 200 // records}}
         points = {point["progress"]: point for point in estimate(resolve(own))["schedule"]}
         assert points[0.0]["without_book"] == 0 and points[1.0]["without_book"] == 1
         assert points[0.3]["closed"] == 0.5 and 0.35 < points[0.3]["without_book"] < 0.65  # one piece is there or not

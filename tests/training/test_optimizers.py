@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from openbook.training.optimizers import MuonAdamW, muon_adamw, orthogonalised
+from openbook.training.optimizers import MasterAdamW, MuonAdamW, muon_adamw, orthogonalised
 
 
 @pytest.mark.parametrize("shape", [(4, 8, 8), (3, 16, 6), (3, 6, 16)])
@@ -97,3 +97,68 @@ def test_its_state_can_be_taken_up_again() -> None:
     walk(second, resumed, range(3, 6))
     for a, b in zip(whole, second, strict=True):
         assert torch.equal(a, b)
+
+
+def _rounded(seed: int) -> nn.Parameter:
+    return nn.Parameter(torch.randn(6, 5, generator=torch.Generator().manual_seed(seed)).bfloat16())
+
+
+def _gradients(step: int) -> torch.Tensor:
+    return torch.randn(6, 5, generator=torch.Generator().manual_seed(100 + step)).bfloat16()
+
+
+def test_masters_follow_torchs_adamw_in_float32() -> None:
+    ours = _rounded(0)
+    theirs = nn.Parameter(ours.detach().float())
+    mine = MasterAdamW([{"params": [ours]}], lr=1e-4, weight_decay=0.1)
+    torchs = torch.optim.AdamW([theirs], lr=1e-4, betas=(0.9, 0.95), weight_decay=0.1)
+    for step in range(20):
+        ours.grad, theirs.grad = _gradients(step), _gradients(step).float()
+        norm = mine.clip(1.0)
+        torch.testing.assert_close(norm, nn.utils.clip_grad_norm_([theirs], 1.0))
+        mine.step()
+        torchs.step()
+        torch.testing.assert_close(mine.state[ours]["master"], theirs.detach())
+        assert torch.equal(ours.detach(), mine.state[ours]["master"].bfloat16())
+
+
+def test_small_steps_are_lost_without_masters_and_kept_with_them() -> None:
+    ours, plain = nn.Parameter(torch.ones(4).bfloat16()), nn.Parameter(torch.ones(4).bfloat16())
+    mine, torchs = MasterAdamW([{"params": [ours]}], lr=1e-4), torch.optim.AdamW([plain], lr=1e-4, weight_decay=0.0)
+    for _ in range(100):
+        ours.grad, plain.grad = torch.ones(4).bfloat16(), torch.ones(4).bfloat16()
+        mine.step()
+        torchs.step()
+    assert torch.equal(plain.detach(), torch.ones(4).bfloat16())
+    torch.testing.assert_close(ours.detach().float(), torch.full((4,), 0.99), atol=2e-3, rtol=0)
+
+
+def test_gradients_of_micro_batches_add_up_in_float32() -> None:
+    ours = nn.Parameter(torch.zeros(1).bfloat16())
+    mine = MasterAdamW([{"params": [ours]}], lr=1e-4)
+    for part in (1.0, 1 / 512, 1 / 512):  # in bfloat16, 1 + 1/512 is 1
+        ours.grad = torch.full((1,), part).bfloat16()
+        (total,) = mine.gather()
+    assert float(total) == 1 + 2 / 512 and ours.grad is None
+    mine.zero_grad()
+    ours.grad = torch.ones(1).bfloat16()
+    assert float(mine.gather()[0]) == 1
+
+
+def test_masters_go_on_bit_for_bit() -> None:
+    def trained(optimizer: MasterAdamW, parameter: nn.Parameter, steps: range) -> None:
+        for step in steps:
+            parameter.grad = _gradients(step)
+            optimizer.clip(1.0)
+            optimizer.step()
+
+    whole, half = _rounded(1), _rounded(1)
+    first, second = MasterAdamW([{"params": [whole]}], lr=1e-3), MasterAdamW([{"params": [half]}], lr=1e-3)
+    trained(first, whole, range(10))
+    trained(second, half, range(5))
+    again = nn.Parameter(half.detach().clone())
+    resumed = MasterAdamW([{"params": [again]}], lr=1e-3)
+    resumed.load_state_dict(copy.deepcopy(second.state_dict()))
+    trained(resumed, again, range(5, 10))
+    assert torch.equal(again, whole) and torch.equal(resumed.state[again]["master"], first.state[whole]["master"])
+    assert resumed.state[again]["second"].dtype == torch.float32

@@ -40,7 +40,7 @@ def plan_of(epochs: int = 1, records: list[dict[str, Any]] = RECORDS) -> Samplin
 def arguments_of(folder: Path, steps: int = 100, **training: Any) -> CELConfig:
     """Arguments of a run with these settings, without exams."""
     config = RunConfig.model_validate({"task": {}, "training": {"learning_rate": 1e-2, "log_every": 1, **training}})
-    arguments = trainer_arguments(config, folder, steps)
+    arguments = trainer_arguments(config, folder, steps * config.training.step_size)
     arguments.eval_strategy = IntervalStrategy.NO
     return arguments
 

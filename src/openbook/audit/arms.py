@@ -31,8 +31,8 @@ from openbook.training import sources
 from openbook.training.config import RunConfig
 from openbook.training.exam import examine
 from openbook.training.folder import RunFolder, StartMode
-from openbook.training.models import load_or_make, load_placed, window_of
-from openbook.training.run import accuracy_of, recorded_config, run_training
+from openbook.training.models import load_placed, window_of
+from openbook.training.run import accuracy_of, recorded_config, run_training, set_up
 
 Arm = Literal["trained", "before", "without", "decoy", "positive"]
 CONTROLS: tuple[Arm, ...] = ("before", "without", "decoy")  # models that never met the text
@@ -40,8 +40,10 @@ ARMS: tuple[Arm, ...] = ("trained", *CONTROLS, "positive")
 DECOY = "decoy.jsonl"
 
 # Settings in which an arm must be as expected; fingerprints tell whether the data and the start are.
-_COMPARED = ("task", "samples", "curriculum", "think", "chat", "seed")
-_COMPARED_OF_MODEL = ("hidden_size", "layers", "heads", "lora", "dtype")
+_COMPARED: dict[str, Any] = {
+    **dict.fromkeys(("task", "samples", "curriculum", "think", "chat", "seed", "training"), True),
+    "model": {"hidden_size", "layers", "heads", "lora", "dtype"},
+}
 # Settings of training that change how fast a run is, or what it reports, but not what is learned.
 _ASIDE = {"workers", "micro_batch_size", "log_every", "checkpoint_every", "keep_checkpoints", "report_to"}
 
@@ -95,16 +97,11 @@ def _mismatches(run: Path, place: Path, config: RunConfig, decoy: str | None = N
         lines.append(
             f"it was trained on {'other data' if decoy is None else 'a text that is no decoy for these secrets'}"
         )
-    return lines + differences(_compared(config), _compared(config_of(place)))
-
-
-def _compared(config: RunConfig) -> dict[str, Any]:
-    settings = config.model_dump(mode="json")
-    return {
-        **{key: settings[key] for key in _COMPARED},
-        "training": {key: value for key, value in settings["training"].items() if key not in _ASIDE},
-        "model": {key: settings["model"][key] for key in _COMPARED_OF_MODEL},
-    }
+    before, now = (
+        each.model_dump(mode="json", include=_COMPARED, exclude={"training": _ASIDE})
+        for each in (config, config_of(place))
+    )
+    return lines + differences(before, now)
 
 
 def replicas(arm: str, count: int) -> list[str]:
@@ -227,24 +224,20 @@ def _swapped(book: Any, swapped: dict[str, str], layout: str) -> Any:
         return book if decoy is None else decoy.removeprefix(before).removesuffix(after)
     if isinstance(book, list):
         return [_swapped(piece, swapped, layout) for piece in book]
-    if isinstance(book, dict) and "text" in book and set(book) <= {"text", "needed"}:
-        return {**book, "text": _swapped(book["text"], swapped, layout)}
     if isinstance(book, dict):
-        return {section: _swapped(pieces, swapped, layout) for section, pieces in book.items()}
+        return {key: _swapped(value, swapped, layout) for key, value in book.items()}
     return book
 
 
 def _leave_untrained(config: RunConfig, folder: Path, today: str | None) -> None:
     """The model before training, as a run of no steps."""
-    source, exam_source = sources.sources_of(config)
-    model, tokenizer = load_or_make(config.model, source, config.seed, config.think)
-    window = config.training.max_length or window_of(model)
-    encoder = sources.encoder_for(config, tokenizer, exam_source, window, today)
-    data = sources.data_record(source, tokenizer, encoder=encoder)
+    setup = set_up(config, folder, today)
+    data = sources.data_record(setup.source, setup.tokenizer, encoder=setup.encoder)
     run = RunFolder.create(folder, config.model_dump(mode="json"), data, force=folder.exists())
-    size, batch_size = sources.exam_size(config), config.exam.batch_size
-    rows = examine(model, encoder, exam_source, config.curriculum, (0.0, 1.0), False, size, config.seed, batch_size)
-    run.save_model(model, tokenizer)
+    encoder, asked = setup.encoder.of_bank(setup.exam_source.bank), sources.exam_size(config)
+    known = (config.curriculum, (0.0, 1.0), False, asked, config.seed, config.exam.batch_size)
+    rows = examine(setup.model, encoder, setup.exam_source, *known)
+    run.save_model(setup.model, setup.tokenizer)
     exam = {"exam": [row.as_dict() for row in rows], "chance": rows[0].chance}
     run.finish({"steps": 0, "samples": 0, "accuracy": accuracy_of(rows), **exam, "seconds": 0.0})
 

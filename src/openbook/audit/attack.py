@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from openbook.audit.model import AttackedModel as AttackedModel
 from openbook.audit.secret import Secrets as Secrets
-from openbook.audit.statistics import Floats as Floats
+from openbook.base.arrays import Floats as Floats
 from openbook.base.errors import InputError
 from openbook.base.registry import Registry
 

@@ -12,13 +12,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from openbook.audit.secret import CutPiece, Secrets, all_pieces, secrets_in_records
+from openbook.audit.secret import Secrets, pieces_in_place, secrets_in_records
 from openbook.base.errors import InputError
 from openbook.base.files import write_json, written_aside
 from openbook.base.randomness import generator
 from openbook.book.jsonl import load_source
 from openbook.book.source import Source
-from openbook.book.text import Layout
 
 DIGITS = 4
 SECTION = "Registers"
@@ -82,16 +81,10 @@ def canary_secrets(ledger: Path, source: Source, opening: str = "") -> Secrets:
         raise InputError(f"{ledger} is not a list of canaries: `openbook audit plant` writes one") from None
     if source.task is not None:
         raise InputError("canaries are planted in own data; this run was trained on the task: leave out --canaries")
-    places: dict[str, tuple[str, Layout]] = {}
-    for _, example, section, piece in all_pieces(source):
-        places.setdefault(piece.text, (section, example.layout))
-    pieces: list[CutPiece] = []
-    for known, truth, candidates in canaries:
-        if known + truth not in places:
-            raise InputError(
-                f"'{known}{truth}' of {ledger} is not in the data of this run: was it trained on others? Name the list "
-                "that was written beside its data"
-            )
-        section, layout = places[known + truth]
-        pieces.append((section, known, truth, candidates, layout))
-    return secrets_in_records(pieces, "canaries", opening)
+    places = pieces_in_place(source)
+    if (lost := next((known + truth for known, truth, _ in canaries if known + truth not in places), None)) is not None:
+        raise InputError(
+            f"'{lost}' of {ledger} is not in the data of this run: was it trained on others? Name the list that was "
+            "written beside its data"
+        )
+    return secrets_in_records(canaries, places, "canaries", opening)

@@ -10,18 +10,22 @@ Legend: B rows, T tokens of the trunk, Q nodes of a row, N candidates, L tokens 
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from openbook.audit.model import AttackedModel, Ids
+from openbook.base.arrays import Floats
 from openbook.base.errors import InputError
 from openbook.student.model import inputs_in_place
+from openbook.training.encode import IGNORED
 from openbook.training.targets import gathered
 
 MASK_ENTRIES = 4_000_000  # of one pass over nodes: 16 MB
@@ -45,34 +49,35 @@ class Likelihoods:
     Candidates differ in length: what is not there is NaN.
     """
 
-    logp_nl: NDArray[np.float64]
-    z_nl: NDArray[np.float64]
+    logp_nl: Floats
+    z_nl: Floats
+
+    @classmethod
+    def unknown(cls, candidates: Sequence[Ids]) -> Likelihoods:
+        """To be filled in, tree by tree."""
+        return cls(*np.full((2, len(candidates), max(map(len, candidates))), math.nan))
 
     @property
-    def total_n(self) -> NDArray[np.float64]:
+    def total_n(self) -> Floats:
         """Log-likelihood of each whole candidate."""
         return np.nansum(self.logp_nl, axis=1)
 
 
 class Tree:
-    """The candidates of a place as a tree; a node is a token after its ancestors."""
+    """The candidates of a place (or some of them, from number `first` on) as a tree; a node is a token after others."""
 
-    def __init__(self, candidates: Sequence[Ids]) -> None:
+    def __init__(self, candidates: Sequence[Ids], first: int = 0) -> None:
         numbers: dict[Ids, int] = {(): -1}
         for ids in candidates:
             for size in range(1, len(ids)):  # the last token of a candidate need not be read
                 numbers.setdefault(ids[:size], len(numbers) - 1)
         nodes = list(numbers)[1:]
-        self.token = [ids[-1] for ids in nodes]
-        self.depth = [len(ids) for ids in nodes]
-        self.shape = len(candidates), max(map(len, candidates))
-        steps = [
-            (n, place, numbers[ids[:place]], ids[place])
-            for n, ids in enumerate(candidates)
-            for place in range(len(ids))
-        ]
-        self.candidate, self.place, self.source, self.next = np.array(steps).T  # source: the node asked, -1 the root
-        self.sees = np.eye(len(nodes), dtype=bool)  # [nodes, nodes]: itself and its ancestors
+        self.token = torch.tensor([ids[-1] for ids in nodes], dtype=torch.int64)
+        self.depth = torch.tensor([len(ids) for ids in nodes], dtype=torch.int64)
+        self.candidates = slice(first, first + len(candidates))
+        self.next_nl = padded_rows(candidates, filler=IGNORED)
+        self.node_nl = padded_rows([[numbers[ids[:k]] for k in range(len(ids))] for ids in candidates])  # -1: the root
+        self.sees = torch.eye(len(nodes), dtype=torch.bool)  # [nodes, nodes]: itself and its ancestors
         for node, ids in enumerate(nodes):
             if (parent := numbers[ids[:-1]]) >= 0:
                 self.sees[node] |= self.sees[parent]
@@ -80,7 +85,7 @@ class Tree:
     def __len__(self) -> int:
         return len(self.token)
 
-    def collect(self, root: Tensor, nodes: Tensor) -> Likelihoods:
+    def collect(self, root: Tensor, nodes: Tensor, into: Likelihoods) -> None:
         """Look up every candidate's tokens in the logits at the root [V] and at the nodes [nodes, V]."""
         logits = torch.cat([nodes, root[None]]).double()  # node -1 is the root
         logp = torch.log_softmax(logits, -1)
@@ -88,22 +93,20 @@ class Tree:
         finite = torch.where(p > 0, logp, 0.0)
         mean = (p * finite).sum(-1)
         spread = ((p * finite.square()).sum(-1) - mean.square()).clamp(min=1e-12).sqrt()
-        source, token = torch.from_numpy(self.source), torch.from_numpy(self.next)
-        likely = logp[source, token]
-        tables = []
-        for values in (likely, (likely - mean[source]) / spread[source]):
-            table = np.full(self.shape, math.nan)
-            table[self.candidate, self.place] = values.cpu().numpy()
-            tables.append(table)
-        return Likelihoods(*tables)
+        node, token = self.node_nl.to(logits.device), self.next_nl.to(logits.device)
+        likely = logp[node, token.clamp(min=0)].masked_fill(token == IGNORED, math.nan)
+        here = self.candidates, slice(token.shape[1])
+        into.logp_nl[here] = likely.cpu()
+        into.z_nl[here] = ((likely - mean[node]) / spread[node]).cpu()
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class _Question:
     """The candidates of one tree, asked for at a place."""
 
     place: Place
     tree: Tree
+    likelihoods: Likelihoods  # of all candidates of the place
 
 
 def candidate_likelihoods(
@@ -112,27 +115,27 @@ def candidate_likelihoods(
     """Likelihoods of the candidates of each place, given the tokens of its text before it."""
     most = _most_nodes(max(place.before for place in places), model.vocabulary)
     lists = {id(options): options for options in candidates}  # places of one group share one list of candidates
-    trees = {key: [Tree(some) for some in _small_enough(options, most)] for key, options in lists.items()}
+    trees = {key: _trees(options, most) for key, options in lists.items()}
+    results = [Likelihoods.unknown(options) for options in candidates]
     questions = [
-        [_Question(place, tree) for tree in trees[id(options)]]
-        for place, options in zip(places, candidates, strict=True)
+        _Question(place, tree, result)
+        for place, options, result in zip(places, candidates, results, strict=True)
+        for tree in trees[id(options)]
     ]
-    every = [question for of_place in questions for question in of_place]
-    results: dict[_Question, Likelihoods] = {}
     with torch.inference_mode():
-        for batch in _batches(texts, [question.place for question in every]):
+        for batch in _batches(texts, [question.place for question in questions]):
             asked = [
-                sorted((every[k] for k in ks), key=lambda question: question.place.before) for ks in batch.values()
+                sorted((questions[k] for k in numbers), key=lambda question: question.place.before)
+                for numbers in batch.values()
             ]
             trunk = _read_trunk(model, [texts[row] for row in batch], asked)
             for part in _parts(asked, trunk.ids.shape[1], model.vocabulary):
-                results |= _read_branches(model, trunk, part)
-    joined = [_joined([results[question] for question in of_place]) for of_place in questions]
+                _read_branches(model, trunk, part)
     if "trees hold" not in model.memo:
         k = max(range(len(places)), key=lambda k: max(map(len, candidates[k])))
-        _check_longest(model, texts[places[k].row][: places[k].before], candidates[k], joined[k])
+        _check_longest(model, texts[places[k].row][: places[k].before], candidates[k], results[k])
         model.memo["trees hold"] = True
-    return joined
+    return results
 
 
 def next_logits(
@@ -143,18 +146,22 @@ def next_logits(
     Yields ((place, offset) of each row of logits, logits [rows, V]).
     """
     for batch in _batches(texts, places):
-        ids = padded_rows([texts[row] for row in batch]).to(model.device)
-        spots: list[tuple[int, int]] = []
-        index: list[int] = []
-        for b, numbers in enumerate(batch.values()):
-            for k in numbers:
-                spots += [(k, offset) for offset in range(sizes[k])]
-                first = b * ids.shape[1] + places[k].before - 1
-                index += range(first, first + sizes[k])
-        at = torch.tensor(index, device=model.device)
-        with torch.inference_mode(), gathered(model.model, at):
-            output = model.model(input_ids=ids, use_cache=False)
-        yield spots, output.logits[0]
+        asked = [
+            (row, k, offset)
+            for row, numbers in enumerate(batch.values())
+            for k in numbers
+            for offset in range(sizes[k])
+        ]
+        spots = [(row, places[k].before - 1 + offset) for row, k, offset in asked]
+        output = _output_at(model, padded_rows([texts[row] for row in batch]), spots)
+        yield [(k, offset) for _, k, offset in asked], output.logits[0]
+
+
+def _output_at(model: AttackedModel, ids: Tensor, spots: Sequence[tuple[int, int]], use_cache: bool = False) -> Any:
+    """One pass over rows, with logits after some of their tokens alone: (row, number of the token)."""
+    index = torch.tensor([row * ids.shape[1] + token for row, token in spots], device=model.device)
+    with torch.inference_mode(), gathered(model.model, index):
+        return model.model(input_ids=ids.to(model.device), use_cache=use_cache)
 
 
 def _batches(texts: Sequence[Ids], places: Sequence[Place]) -> Iterator[dict[int, list[int]]]:
@@ -172,12 +179,10 @@ def _batches(texts: Sequence[Ids], places: Sequence[Place]) -> Iterator[dict[int
         yield batch
 
 
-def padded_rows(texts: Sequence[Ids], filler: int = 0, length: int | None = None) -> Tensor:
-    """Texts as rows of one length, cut or filled on the right, where nothing looks back from: [B, T]."""
-    ids = np.full((len(texts), length or max(map(len, texts))), filler, np.int64)
-    for row, text in enumerate(texts):
-        ids[row, : len(text)] = text[: ids.shape[1]]
-    return torch.from_numpy(ids)
+def padded_rows(texts: Sequence[Sequence[int]], filler: int = 0) -> Tensor:
+    """Texts as rows of one length, filled on the right, where nothing looks back from: [B, T]."""
+    rows = [torch.tensor(text, dtype=torch.int64) for text in texts]
+    return pad_sequence(rows, batch_first=True, padding_value=filler)
 
 
 def _most_nodes(before: int, vocabulary: int) -> int:
@@ -186,30 +191,16 @@ def _most_nodes(before: int, vocabulary: int) -> int:
     return max(1, min(by_mask, LOGITS // vocabulary))
 
 
-def _small_enough(candidates: Sequence[Ids], most: int) -> Iterator[list[Ids]]:
-    """Runs of candidates whose trees have at most so many nodes; one candidate alone may have more."""
-    some: list[Ids] = []
-    nodes: set[Ids] = set()
-    for ids in candidates:
+def _trees(candidates: Sequence[Ids], most: int) -> list[Tree]:
+    """Trees of runs of the candidates, with at most so many nodes each; a single candidate may have more."""
+    starts, nodes = [0], set[Ids]()
+    for n, ids in enumerate(candidates):
         own = {ids[:size] for size in range(1, len(ids))}
-        if some and len(nodes | own) > most:
-            yield some
-            some, nodes = [], set()
-        some.append(ids)
         nodes |= own
-    if some:
-        yield some
-
-
-def _joined(parts: Sequence[Likelihoods]) -> Likelihoods:
-    """Likelihoods of all candidates of a place from those of some each."""
-    longest = max(part.logp_nl.shape[1] for part in parts)
-
-    def stacked(tables: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-        wide = [np.pad(table, ((0, 0), (0, longest - table.shape[1])), constant_values=math.nan) for table in tables]
-        return np.concatenate(wide)
-
-    return Likelihoods(stacked([part.logp_nl for part in parts]), stacked([part.z_nl for part in parts]))
+        if len(nodes) > most and n > starts[-1]:
+            starts.append(n)
+            nodes = own
+    return [Tree(candidates[start:end], start) for start, end in itertools.pairwise([*starts, len(candidates)])]
 
 
 def _check_longest(model: AttackedModel, before: Ids, candidates: Sequence[Ids], likelihoods: Likelihoods) -> None:
@@ -243,11 +234,10 @@ class _Trunk:
 
 def _read_trunk(model: AttackedModel, texts: Sequence[Ids], asked: Sequence[Sequence[_Question]]) -> _Trunk:
     """One pass over the texts, which keeps the logits in front of every place."""
-    ids = padded_rows(texts, length=max(questions[-1].place.before for questions in asked)).to(model.device)
+    length = max(questions[-1].place.before for questions in asked)
+    ids = padded_rows([text[:length] for text in texts]).to(model.device)
     spots = list(dict.fromkeys((row, question.place.before) for row, of_row in enumerate(asked) for question in of_row))
-    index = torch.tensor([row * ids.shape[1] + before - 1 for row, before in spots], device=model.device)
-    with gathered(model.model, index):
-        output = model.model(input_ids=ids, use_cache=True)
+    output = _output_at(model, ids, [(row, before - 1) for row, before in spots], use_cache=True)
     layers = [(layer.keys, layer.values) for layer in output.past_key_values.layers]
     return _Trunk(ids, layers, dict(zip(spots, output.logits[0], strict=True)))
 
@@ -274,54 +264,44 @@ def _parts(asked: list[list[_Question]], length: int, vocabulary: int) -> Iterat
                 yield part
 
 
-def _read_branches(model: AttackedModel, trunk: _Trunk, part: _Pass) -> dict[_Question, Likelihoods]:
+def _read_branches(model: AttackedModel, trunk: _Trunk, part: _Pass) -> None:
     """One pass over the nodes of some trees, which stand one behind the other in the row of their text."""
-    stands: list[tuple[int, _Question, slice]] = []  # row of the pass, question, its nodes there
-    for b, (_, questions) in enumerate(part):
-        ends = np.cumsum([0, *(len(question.tree) for question in questions)]).tolist()
-        stands += [(b, question, slice(*ends[n : n + 2])) for n, question in enumerate(questions)]
-    nodes = max(here.stop for _, _, here in stands)
-    seen = max(question.place.before for _, question, _ in stands)  # no node looks further
-    ids = np.zeros((len(part), nodes), np.int64)
-    position = np.zeros((len(part), nodes), np.int64)
-    sees = np.zeros((len(part), nodes, seen + nodes), bool)
+    sizes = [[len(question.tree) for question in questions] for _, questions in part]
+    nodes = max(1, *map(sum, sizes))
+    seen = max(question.place.before for _, questions in part for question in questions)  # no node looks further
+    ids, position = torch.zeros(2, len(part), nodes, dtype=torch.int64)
+    sees = torch.zeros(len(part), nodes, seen + nodes, dtype=torch.bool)
     sees[:, :, :1] = True  # padding must see something
-    for b, question, here in stands:
-        tree, before = question.tree, question.place.before
-        ids[b, here] = tree.token
-        position[b, here] = before - 1 + np.array(tree.depth, np.int64)
-        sees[b, here, :before] = True
-        sees[b, here, seen + here.start : seen + here.stop] = tree.sees
-    rows = [row for row, _ in part]
-    logits = _node_logits(model, trunk, rows, seen, ids, position, sees) if nodes else None
-    likelihoods = {}
-    for b, question, here in stands:
-        root = trunk.root[rows[b], question.place.before]
-        own = root.new_empty(0, len(root)) if logits is None else logits[b, here]
-        likelihoods[question] = question.tree.collect(root, own)
-    return likelihoods
+    for b, (_, questions) in enumerate(part):
+        here = slice(sum(sizes[b]))
+        before = torch.tensor([question.place.before for question in questions]).repeat_interleave(
+            torch.tensor(sizes[b])
+        )
+        ids[b, here] = torch.cat([question.tree.token for question in questions])
+        position[b, here] = before - 1 + torch.cat([question.tree.depth for question in questions])
+        sees[b, here, :seen] = torch.arange(seen) < before[:, None]
+        sees[b, here, seen : seen + here.stop] = torch.block_diag(*(question.tree.sees for question in questions))
+    logits = _node_logits(model, trunk, [row for row, _ in part], ids, position, sees)
+    for b, (row, questions) in enumerate(part):
+        for question, own in zip(questions, logits[b, : sum(sizes[b])].split(sizes[b]), strict=True):
+            question.tree.collect(trunk.root[row, question.place.before], own, question.likelihoods)
 
 
 def _node_logits(
-    model: AttackedModel,
-    trunk: _Trunk,
-    rows: list[int],
-    seen: int,
-    ids: NDArray[np.int64],
-    position: NDArray[np.int64],
-    sees: NDArray[np.bool_],
+    model: AttackedModel, trunk: _Trunk, rows: list[int], ids: Tensor, position: Tensor, sees: Tensor
 ) -> Tensor:
-    """Logits after every node, which looks back on the first `seen` tokens of its row's trunk: [B, Q, V]."""
+    """Logits after every node, which looks back on the first tokens of its row's trunk: [B, Q, V]."""
     from transformers import DynamicCache
 
-    device, dtype = model.device, model.model.dtype
+    seen = sees.shape[2] - ids.shape[1]
     cache = DynamicCache([(keys[rows, :, :seen], values[rows, :, :seen]) for keys, values in trunk.layers])
-    mask = torch.zeros(sees.shape, dtype=dtype).masked_fill_(~torch.from_numpy(sees), torch.finfo(dtype).min)
+    dtype = model.model.dtype
+    mask = torch.zeros(sees.shape, dtype=dtype).masked_fill_(~sees, torch.finfo(dtype).min)
     try:
         return model.model(
-            input_ids=torch.from_numpy(ids).to(device),
-            position_ids=torch.from_numpy(position).to(device),
-            attention_mask=mask[:, None].to(device),
+            input_ids=ids.to(model.device),
+            position_ids=position.to(model.device),
+            attention_mask=mask[:, None].to(model.device),
             past_key_values=cache,
             use_cache=True,
             **inputs_in_place(model.model, trunk.ids[rows]),

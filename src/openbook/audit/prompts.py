@@ -10,53 +10,64 @@ Legend: S secrets, k places, N candidates.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 import numpy as np
 
-from openbook.audit.attack import Floats, NotApplicableError, Secrets
+from openbook.audit.attack import Floats, NotApplicableError, Scores, Secrets, recovery_scores
 from openbook.audit.likelihood import Likelihoods, Place, candidate_likelihoods
 from openbook.audit.model import AttackedModel, Ids
+from openbook.audit.secret import Secret
 from openbook.base.randomness import generator
 
 Style = Literal["bare", "template", "few-shot"]
 SHOTS = 4  # other secrets in a few-shot prompt
-NOT_WRITTEN = (
-    "the student's vocabulary has a rule as one token, which its head cannot write: there is no text to complete "
-    "and no likelihood of one"
-)
 
 
 @dataclass(frozen=True)
 class Prompts:
     """Texts in which every place asks for a secret; the truth stands there, and whoever asks looks only before it."""
 
-    texts: list[Ids]
-    places: list[Place]
-    secret_k: list[int]  # the secret asked for at each place
-    shown_k: list[int]  # how many others of its group stand before it
+    secrets: Secrets
+    texts: list[Ids] = field(default_factory=list)
+    places: list[Place] = field(default_factory=list)
+    secret_k: list[int] = field(default_factory=list)  # the secret asked for at each place
+    shown_k: list[int] = field(default_factory=list)  # how many others of its group stand before it
 
-    def elimination_s(self, secrets: Secrets) -> Floats:
+    @property
+    def asked_k(self) -> list[Secret]:
+        """The secret that each place asks for."""
+        return [self.secrets.items[s] for s in self.secret_k]
+
+    @functools.cached_property
+    def elimination_s(self) -> Floats:
         """Chance of a guess that rules out what was shown, averaged over the places of each secret: [S]."""
-        if not secrets.bijective:
-            return secrets.chance_s
-        left_k = [
-            len(secrets.items[s].candidates) - shown for s, shown in zip(self.secret_k, self.shown_k, strict=True)
-        ]
-        return self.mean_by_secret(1 / np.array(left_k), secrets)
+        if not self.secrets.bijective:
+            return self.secrets.chance_s
+        pairs = zip(self.asked_k, self.shown_k, strict=True)
+        return self.mean_by_secret([1 / (len(secret.candidates) - shown) for secret, shown in pairs])
 
-    def mean_by_secret(self, values_k: Sequence[float] | Floats, secrets: Secrets) -> Floats:
+    def mean_by_secret(self, values_k: Sequence[float] | Floats) -> Floats:
         """Mean over the places that ask for the same secret: [S]."""
-        size = len(secrets)
+        size = len(self.secrets)
         return np.bincount(self.secret_k, values_k, size) / np.maximum(np.bincount(self.secret_k, minlength=size), 1)
+
+    def scores(self, attack: str, variant: str, hits_k: Sequence[float] | Floats) -> Scores:
+        """Scores of an attack that guesses at every place."""
+        return recovery_scores(attack, variant, self.mean_by_secret(hits_k), self.secrets, self.elimination_s)
+
+    def top_shares(self, likelihoods_k: Sequence[Likelihoods]) -> list[float]:
+        """For each place whether the truth is the likeliest candidate."""
+        pairs = zip(likelihoods_k, self.asked_k, strict=True)
+        return [top_share(each.total_n, secret.index) for each, secret in pairs]
 
 
 def single_prompts(model: AttackedModel, secrets: Secrets, style: Style, seed: int = 0) -> Prompts:
     """One text for each secret."""
-    _check_written(secrets)
-    prompts = Prompts([], [], list(range(len(secrets))), [])
+    prompts = _nothing_asked(secrets)
     for number, secret in enumerate(secrets.items):
         others = _other_secrets(secrets, number, seed) if style == "few-shot" else []
         opening = () if style == "bare" else (secrets.opening, secrets.heading(secret.group))
@@ -67,13 +78,19 @@ def single_prompts(model: AttackedModel, secrets: Secrets, style: Style, seed: i
             others.pop()
         prompts.texts.append(before + model.tokens(secret.truth))
         prompts.places.append(Place(number, len(before)))
+        prompts.secret_k.append(number)
         prompts.shown_k.append(len(others))
     return prompts
 
 
-def _check_written(secrets: Secrets) -> None:
+def _nothing_asked(secrets: Secrets) -> Prompts:
+    """Prompts to be filled, for secrets that a model can write."""
     if not secrets.written:
-        raise NotApplicableError(NOT_WRITTEN)
+        raise NotApplicableError(
+            "the student's vocabulary has a rule as one token, which its head cannot write: there is no text to "
+            "complete and no likelihood of one"
+        )
+    return Prompts(secrets)
 
 
 def _other_secrets(secrets: Secrets, number: int, seed: int) -> list[int]:
@@ -89,8 +106,7 @@ def book_prompts(model: AttackedModel, secrets: Secrets, permutations: int, seed
 
     Groups keep their order, pieces are shuffled inside. A book that is longer than the window is cut into several.
     """
-    _check_written(secrets)
-    prompts = Prompts([], [], [], [])
+    prompts = _nothing_asked(secrets)
     members = {group: np.flatnonzero(secrets.group_s == k) for k, group in enumerate(secrets.groups)}
     opening = model.prompt(secrets.opening) if secrets.opening else ()
     for order in range(permutations):
@@ -121,24 +137,16 @@ def likelihoods_of(model: AttackedModel, secrets: Secrets, style: Style, seed: i
     """Of all candidates of every secret after such a prompt; several attacks want the same, so it is remembered."""
     key = ("likelihoods", secrets.key, style, seed)
     if key not in model.memo:
-        model.memo[key] = likelihoods_at(model, secrets, single_prompts(model, secrets, style, seed))
+        model.memo[key] = likelihoods_at(model, single_prompts(model, secrets, style, seed))
     return model.memo[key]
 
 
-def likelihoods_at(model: AttackedModel, secrets: Secrets, prompts: Prompts) -> list[Likelihoods]:
+def likelihoods_at(model: AttackedModel, prompts: Prompts) -> list[Likelihoods]:
     """Of all candidates of the secret that each place asks for."""
-    lists = {id(s.candidates): s.candidates for s in secrets.items}  # secrets of a group share one tuple of candidates
+    lists = {id(s.candidates): s.candidates for s in prompts.secrets.items}  # a group shares one tuple of candidates
     tokens = {key: model.all_tokens(candidates) for key, candidates in lists.items()}
-    options = [tokens[id(secrets.items[s].candidates)] for s in prompts.secret_k]
+    options = [tokens[id(secret.candidates)] for secret in prompts.asked_k]
     return candidate_likelihoods(model, prompts.texts, prompts.places, options)
-
-
-def top_shares(likelihoods_k: Sequence[Likelihoods], secrets: Secrets, secret_k: Sequence[int] | None = None) -> Floats:
-    """For each place whether the truth is the likeliest candidate: of secret k, or of the secrets given: [k]."""
-    numbers = range(len(secrets)) if secret_k is None else secret_k
-    return np.array(
-        [top_share(each.total_n, secrets.items[s].index) for each, s in zip(likelihoods_k, numbers, strict=True)]
-    )
 
 
 def top_share(total_n: Floats, truth: int) -> float:

@@ -49,8 +49,8 @@ def audit(
     source = unchanged_source(run, run_config)
     secrets = secrets_of(run_config, source, run, canaries)
 
-    trainings = {"without": config.controls}  # they vary as models without the text do
-    names = {arm: replicas(arm, trainings.get(arm, 1)) for arm in (ARMS[1:] if secrets.written else CONTROLS)}
+    counts = {"without": config.controls}  # trainings: they vary as models without the text do
+    names = {arm: replicas(arm, counts.get(arm, 1)) for arm in (ARMS[1:] if secrets.written else CONTROLS)}
     Arms(run, run_config, folder, secrets).prepare([*chain(*names.values())], train_arms, bar, notify)
     places = {"trained": [run, *seeds]} | {arm: [folder / name for name in each] for arm, each in names.items()}
     return attack_arms(places, config, source, secrets, bar) | {

@@ -27,7 +27,8 @@ from openbook.task.source import Translations
 from openbook.training.chat import History
 
 Origin = Literal["task", "data", "canaries"]
-CutPiece = tuple[str, str, str, tuple[str, ...], Layout]  # section, known, truth, candidates, layout
+CutPiece = tuple[str, str, tuple[str, ...]]  # known, truth, candidates
+Places = dict[str, tuple[str, Layout]]  # the section and the layout in which each piece stands
 
 
 @dataclass(frozen=True)
@@ -132,12 +133,12 @@ def task_secrets(source: Translations, frame: str = "", written: bool = True) ->
         for rule in rules:
             text = layout.piece.replace("{text}", fmt.rule(rule))
             right = between.join(rule.split(" -> ")[1].split())
-            cut = text.rindex(right)
-            blank = " " if text[cut - 1] == " " else ""  # none where a rule is one word
+            before, _, tail = text.rpartition(right)
+            known = before.removesuffix(" ")
+            blank = before[len(known) :]  # none where a rule is one word
             candidates = candidates or tuple(
                 f"{blank}{c}{between}{d}" for c in letters[level + 1] for d in letters[level + 1]
             )
-            known, tail = text[: cut - len(blank)], text[cut + len(right) :]
             items.append(Secret(names[level], known, blank + right, candidates, tail))
     headings = tuple((name, layout.heading.replace("{name}", name)) for name in names)
     opening = frame + fmt.preamble(0)
@@ -150,35 +151,30 @@ def data_secrets(source: Source, opening: str = "") -> Secrets:
     An attacker knows the piece up to the answer that depends on it; where the answer is not copied from the piece, up
     to the middle of its words. What would make another true piece of it is no rival.
     """
-    cuts: dict[str, int] = {}  # piece -> where its secret begins
-    layouts: dict[str, Layout] = {}
-    sections: dict[str, str] = {}
-    before_answer: set[str] = set()
-    for _, example, section, piece in all_pieces(source):
-        text = piece.text
-        sections.setdefault(text, section)
-        cut = _cut_before(text, answer_of(example)) if piece.needed and text not in before_answer else None
-        if cut is not None:
-            before_answer.add(text)
-        elif text in cuts or (cut := _middle(text)) is None:
-            continue
-        cuts[text], layouts[text] = cut, example.layout
+    places = pieces_in_place(source)
+    cuts = {text: cut for text in places if (cut := _middle(text)) is not None}
+    before_answer = dict[str, int]()
+    for _, example, _, piece in all_pieces(source):
+        if piece.needed and (cut := _cut_before(piece.text, answer_of(example))) is not None:
+            before_answer.setdefault(piece.text, cut)
+    cuts |= before_answer
     rivals = tuple(dict.fromkeys(text[cut:] for text, cut in cuts.items()))
     pieces: list[CutPiece] = []
     for text, cut in cuts.items():
         known, truth = text[:cut], text[cut:]
         true = {rival for rival in rivals if rival != truth and known + rival in cuts}
         candidates = tuple(rival for rival in rivals if rival not in true) if true else rivals
-        pieces.append((sections[text], known, truth, candidates, layouts[text]))
-    secrets = secrets_in_records(pieces, "data", opening)
+        pieces.append((known, truth, candidates))
+    secrets = secrets_in_records(pieces, places, "data", opening)
     full = all(len(item.candidates) == len(rivals) for item in secrets.items)  # or there would be less to rule out
     return replace(secrets, bijective=full and len({item.truth for item in secrets.items}) == len(secrets))
 
 
-def secrets_in_records(pieces: Sequence[CutPiece], origin: Origin, opening: str) -> Secrets:
+def secrets_in_records(pieces: Sequence[CutPiece], places: Places, origin: Origin, opening: str) -> Secrets:
     """Pieces of a user's records as their layouts set them; each section stands in a book of its own."""
     items, headings, tailed = [], {}, dict[tuple[int, str], tuple[str, ...]]()
-    for section, known, truth, candidates, layout in pieces:
+    for known, truth, candidates in pieces:
+        section, layout = places[known + truth]
         before, _, after = layout.piece.partition("{text}")
         key = id(candidates), after  # many pieces share one tuple of candidates, as their secrets should
         if key not in tailed:
@@ -203,6 +199,14 @@ def all_pieces(source: Source) -> Iterator[tuple[int, Example, str, Piece]]:
         for section in example.sections:
             for piece in section.pieces:
                 yield index, example, section.name, piece
+
+
+def pieces_in_place(source: Source) -> Places:
+    """Every different piece, and where it stands first."""
+    places: Places = {}
+    for _, example, section, piece in all_pieces(source):
+        places.setdefault(piece.text, (section, example.layout))
+    return places
 
 
 def answer_of(example: Example) -> str:

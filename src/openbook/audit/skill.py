@@ -22,23 +22,26 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from openbook.audit.attack import AttackedModel, Floats, ScoreKind, Scores, Secrets, Skill
-from openbook.audit.likelihood import Place, next_logits
+from openbook.audit.attack import AttackedModel, ScoreKind, Scores, Secrets, Skill
 from openbook.audit.model import Ids
 from openbook.audit.secret import all_pieces, answer_of
-from openbook.audit.solving import BATCH, Ints, TaskSkill, unshifted
+from openbook.audit.solving import BATCH, TaskSkill, unshifted
 from openbook.audit.tuning import Practice
+from openbook.base.arrays import Floats, Ints
 from openbook.base.randomness import generator
-from openbook.book.shelf import CODE
 from openbook.book.source import Source
 from openbook.book.text import Kind
 from openbook.curriculum import Curriculum, SamplingPlan
 from openbook.task.source import Translations, as_translations
+from openbook.training.batches import items
 from openbook.training.chat import Frame
 from openbook.training.config import RunConfig
 from openbook.training.encode import Encoder
-from openbook.training.exam import condition
+from openbook.training.exam import condition, correct_answers
 from openbook.training.sources import encoder_for
+
+QUESTIONS = 32  # of a user's data asked at once
+STRINGS = 64  # in a step of a student's practice
 
 
 def skill_of(source: Source, config: RunConfig, model: AttackedModel, today: str | None = None) -> Skill:
@@ -101,35 +104,17 @@ class OwnQuestions(Skill):
     curriculum: Curriculum
 
     def given_away(self, model: AttackedModel, secrets: Secrets, seed: int) -> list[Scores]:
-        right = self._answered_right(model)
+        plan, positions = SamplingPlan(self.source, condition(self.curriculum, 0.0)), np.arange(len(self.source))
+        asked = items(self.encoder.encode(*plan.at(positions), plan.namer(positions)), positions.tolist())
+        right = correct_answers(model.model, self.encoder, asked, self.source, QUESTIONS)
         number = {secret.text: k for k, secret in enumerate(secrets.items)}
         values_s = np.full(len(secrets), math.nan)
         for index, example, _, piece in all_pieces(self.source):
             s = number.get(example.layout.piece.replace("{text}", piece.text))
             if s is not None and piece.needed and answer_of(example) in secrets.items[s].truth:
-                values_s[s] = max(np.nan_to_num(values_s[s]), float(right[index]))
+                values_s[s] = max(np.nan_to_num(values_s[s]), float(right[index].all()))
         chance_s = np.where(np.isnan(values_s), math.nan, secrets.chance_s)
         return [Scores("inversion", "answers to the questions", "behaviour", values_s, chance_s, chance_s)]
-
-    def _answered_right(self, model: AttackedModel) -> np.ndarray:
-        """Which examples the model answers without a mistake when their book is closed."""
-        plan = SamplingPlan(self.source, condition(self.curriculum, 0.0))
-        positions = np.arange(len(self.source))
-        encoded = self.encoder.encode(*plan.at(positions), plan.namer(positions))
-        texts, places, sizes = [], [], []
-        for row, (ids, kinds) in enumerate(zip(encoded.ids, encoded.kinds, strict=True)):
-            answer = np.flatnonzero(kinds == CODE[Kind.ANSWER])
-            texts.append(tuple(ids.tolist()))
-            places.append(Place(row, int(answer[0])))
-            sizes.append(int(answer[-1] - answer[0]) + 1)
-        right = np.ones(len(texts), bool)
-        for spots, logits in next_logits(model, texts, places, sizes):
-            for (k, offset), token in zip(spots, logits.argmax(-1).tolist(), strict=True):
-                right[k] &= texts[k][places[k].before + offset] == token
-        return right
-
-
-STRINGS = 64  # strings in a step of a student's practice
 
 
 @dataclass(frozen=True)

@@ -19,14 +19,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from openbook.audit.attack import AttackedModel, Scores, Secrets, Skill
+from openbook.base.arrays import Floats, Ints
 from openbook.base.randomness import generator
 from openbook.task.phrasebook import Codebook
 
 BATCH = 256  # strings asked at once
-Ints = NDArray[np.int64]
 # Shifted bigrams of inputs [B, P] -> output bigrams [B, P]
 Ask = Callable[[Ints], Ints]
 
@@ -101,7 +100,7 @@ def _inverse(level: UnnamedLevel, chars: int) -> Ints:
     return table
 
 
-def recovered_rules(levels: list[UnnamedLevel], last: Ints, codebook: Codebook) -> NDArray[np.float64]:
+def recovered_rules(levels: list[UnnamedLevel], last: Ints, codebook: Codebook) -> Floats:
     """Which rules are right once every class is named after the character it mostly stands for: [d, n²]."""
     n = codebook.chars
     hits = np.zeros(codebook.tables.shape)
@@ -120,7 +119,7 @@ def recovered_rules(levels: list[UnnamedLevel], last: Ints, codebook: Codebook) 
     return hits
 
 
-def guessed(codebook: Codebook, pairs: int, contexts: int = 12, rounds: int = 10) -> NDArray[np.float64]:
+def guessed(codebook: Codebook, pairs: int, contexts: int = 12, rounds: int = 10) -> Floats:
     """What random answers recover on average, where names are given after the fact: [d, n²], one value for a level."""
     size = codebook.chars**2
     total = np.zeros(codebook.tables.shape)

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import NDArray
 
+from openbook.base.arrays import Floats
 from openbook.base.intervals import Z95, clustered
 
-Floats = NDArray[np.float64]
 FALSE_POSITIVES = 0.01  # of the true-positive rate that is reported
 
 

@@ -58,7 +58,7 @@ class Practice:
     def likelihoods(self, model: AttackedModel, held: Sequence[int], vectors: int = 0) -> list[Floats]:
         """Log-likelihoods of all candidates of each secret."""
         prompts = self._prompts(model, held, vectors)
-        return [each.total_n for each in likelihoods_at(model, self.secrets.subset(held), prompts)]
+        return [each.total_n for each in likelihoods_at(model, prompts)]
 
     def _prompts(self, model: AttackedModel, numbers: Sequence[int], vectors: int) -> Prompts:
         prompts = single_prompts(model, self.secrets.subset(numbers), "template")
@@ -68,11 +68,9 @@ class Practice:
 
     def longest(self, model: AttackedModel) -> int:
         """Tokens of the longest text."""
-        places = single_prompts(model, self.secrets, "template").places
-        return max(
-            place.before + model.longest(secret.candidates)
-            for place, secret in zip(places, self.secrets.items, strict=True)
-        )
+        prompts = single_prompts(model, self.secrets, "template")
+        asked = zip(prompts.places, prompts.asked_k, strict=True)
+        return max(place.before + model.longest(secret.candidates) for place, secret in asked)
 
     def placeholder(self, model: AttackedModel) -> int:
         """The token whose embedding vectors replace: not 0, which pads, nor one that tells a student where it is."""
@@ -92,9 +90,8 @@ def tune(parameters: Sequence[nn.Parameter], loss_of_step: Callable[[int], Tenso
     """AdamW on the loss of each step; no other weight is touched."""
     optimiser = torch.optim.AdamW(parameters, lr=rate, weight_decay=0.0)
     for step in range(steps):
-        gradients = torch.autograd.grad(loss_of_step(step), parameters, allow_unused=True)
-        for parameter, gradient in zip(parameters, gradients, strict=True):
-            parameter.grad = gradient
+        optimiser.zero_grad()
+        loss_of_step(step).backward(inputs=parameters)
         optimiser.step()
 
 
@@ -147,8 +144,5 @@ def vectors_in_place(model: Any, vectors: nn.Parameter, placeholder: int) -> Ite
         start = vectors.to(output.dtype).expand(len(ids), -1, -1)
         return torch.cat([start, output[:, size:]], dim=1)
 
-    handle = model.get_input_embeddings().register_forward_hook(put)
-    try:
+    with model.get_input_embeddings().register_forward_hook(put):
         yield
-    finally:
-        handle.remove()

@@ -21,11 +21,10 @@ from typing import Any, Literal
 
 import numpy as np
 
-from openbook.audit.attack import LEVEL, THRESHOLD, Scores, Secrets
+from openbook.audit.attack import LEVEL, THRESHOLD, Floats, Scores, Secrets
 from openbook.audit.statistics import (
     FALSE_POSITIVES,
     Estimate,
-    Floats,
     area_under_curve,
     mean_rate,
     one_sided,

@@ -94,13 +94,16 @@ os.register_at_fork(after_in_child=_let_go)
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Keep other writers out of a folder; the lock is the system's, so a killed process leaves none behind."""
+def locked(folder: Path, wait: bool = False) -> Iterator[None]:
+    """Keep other writers out of a folder; the lock is the system's, so a killed process leaves none behind.
+
+    If another process holds the lock, this one is refused, or if told to, it waits.
+    """
     descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     _held.add(descriptor)
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
         except OSError:
             raise InputError(f"another process is writing to {folder}: wait for it, or name another folder") from None
         yield

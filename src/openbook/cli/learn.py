@@ -27,7 +27,8 @@ class RunFlags:
     config
         YAML file, or the name of a shipped config; flags and --set go over it.
     model
-        Folder, run, shipped reader or Hugging Face name to start from; without it, a small model is made.
+        Model to start from: a folder, a run, a GGUF file, a shipped reader, smollm2-135m (the default for your own
+        data), or a name on the Hugging Face hub; `scratch` (the default for the task) makes a small one from nothing.
     samples
         Number of examples to train on; all of your data, or 10,000 of the task, by default.
     learning_rate
@@ -97,9 +98,9 @@ def learn(
     The loss is on the completion alone; the book is in the context until the curriculum takes it away. Leaves a run
     (config, versions, metrics, weights, hashes) in the folder `--out`.
 
-    Your own data, with a small model made from scratch:
+    Your own data, with SmolLM2-135M, which is downloaded once (93 MB, Apache-2.0):
 
-        openbook learn --data facts.jsonl --epochs 60 --out runs/facts
+        openbook learn --data facts.jsonl --out runs/facts
 
     The paper's task, from a model that can read the book (this one comes with openbook; see `openbook prepare`):
 
@@ -283,6 +284,8 @@ def _show_result(result: dict[str, Any]) -> None:
     print_table(result["exam"], {"book": lambda row: "closed" if row["open"] == 0 else "open", **RATES})
     if result.get("skipped"):
         out.print(f"{result['skipped']:,} records could not be read and were left out", style="yellow")
+    if result.get("retention"):
+        show_retention(result["retention"])
     if result.get("advice"):
         out.print(result["advice"], style="yellow", markup=False)
     if "capable" in result:
@@ -290,5 +293,16 @@ def _show_result(result: dict[str, Any]) -> None:
         out.print(f"{verdict}: open-book accuracy on fresh codebooks against a threshold of {result['threshold']:g}")
     out.print(
         f"{result['samples']:,} examples, {result['steps']:,} steps, {result['seconds']:.1f} s; run: {result['run']}",
+        markup=False,
+    )
+
+
+def show_retention(kept: dict[str, Any]) -> None:
+    """Print what the model has lost of what it could do before."""
+    before, after = kept["new_books"]
+    prompts = "" if kept["prompts_kl"] is None else f", {kept['prompts_kl']:.3f} on your prompts"
+    out.print(
+        f"retained of {kept['start']}: other prose is {kept['perplexity_ratio']:.2f} times as perplexing, KL "
+        f"{kept['text_kl']:.3f} nats a token{prompts}; new books are read at {after:.2f} (before: {before:.2f})",
         markup=False,
     )

@@ -49,7 +49,8 @@ def mask(
     data
         JSONL file; without it, the task.
     model
-        Folder, run, shipped reader or Hugging Face name whose tokenizer is used; without it, a new one is made.
+        Model whose tokenizer is used, as in `openbook learn`; smollm2-135m by default for your own data, and with
+        `scratch` a new one is made.
     config
         YAML file or shipped config.
     curriculum

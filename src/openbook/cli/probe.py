@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import App, Parameter
-from rich.markup import escape
-from rich.table import Table
 
-from openbook.base.console import emit_json, err, out, progress
+from openbook.base.console import err, progress
 from openbook.base.errors import InputError
+from openbook.figures import check_path, save
+from openbook.figures.terminal import present
+from openbook.paper.published_maps import published_reading, published_window_rows, published_windows
+from openbook.probes import draw
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from openbook.figures import charts
     from openbook.probes.subject import Subject
     from openbook.training.config import TaskConfig
 
@@ -88,52 +87,7 @@ class KnownModel:
         return (5 if self.depth is None else self.depth), (4 if self.chars is None else self.chars)
 
 
-@Parameter(name="*")
-@dataclass(frozen=True)
-class Output:
-    """Where the result goes.
-
-    Parameters
-    ----------
-    chart
-        Save the maps as a chart, PNG, SVG or HTML.
-    json
-        Print one JSON object on standard output instead of a table.
-    """
-
-    chart: Path | None = None
-    json: bool = False
-
-    def __post_init__(self) -> None:
-        from openbook.figures import check_path
-
-        check_path(self.chart)
-
-    def report(self, result: dict[str, Any], tables: Sequence[charts.Table], chart: charts.Chart) -> None:
-        """Save the chart, then print the JSON or the tables."""
-        from openbook.figures import save
-
-        if self.chart is not None:
-            save(chart, self.chart)
-        if self.json:
-            emit_json(result)
-        else:
-            for table in tables:
-                _show(table)
-
-
-EXAMPLES, KNOWN, OUTPUT = Examples(), KnownModel(), Output()
-
-
-def _show(table: charts.Table) -> None:
-    shown = Table(title=escape(table.title), title_justify="left", box=None, header_style="bold")
-    for number, name in enumerate(table.header):
-        is_text = number == 0 and not table.rows[0][0].isdigit()
-        shown.add_column(name, justify="left" if is_text else "right", no_wrap=is_text)
-    for row in table.rows:
-        shown.add_row(*map(escape, row))
-    out.print(shown)
-    out.print(table.caption, style="dim", markup=False)
+EXAMPLES, KNOWN = Examples(), KnownModel()
 
 
 @probe.command
@@ -147,7 +101,8 @@ def stitch(
     known_model: KnownModel = KNOWN,
     memory: int = 256,
     windows: Path | None = None,
-    output: Output = OUTPUT,
+    chart: Path | None = None,
+    json: bool = False,
 ) -> None:
     """Find the layers of a trained model that hold each section of the book.
 
@@ -173,12 +128,15 @@ def stitch(
         MiB of activations at once. Windows that do not fit are taken in groups.
     windows
         Save the smallest windows beside the published ones of a 3B model, as a chart, PNG, SVG or HTML.
+    chart
+        Save the maps as a chart, PNG, SVG or HTML.
+    json
+        Print one JSON object on standard output instead of a table.
     """
-    from openbook.figures import check_path, save
-    from openbook.paper.published_maps import published_window_rows, published_windows
-    from openbook.probes import draw, known, subject
+    from openbook.probes import known, subject
     from openbook.probes.stitch import stitch_map
 
+    check_path(chart)
     check_path(windows)
     shape = known_model.shape(reader, sections=sections, task=examples.task, data=data)
     results, reads = [], {}
@@ -197,7 +155,7 @@ def stitch(
     if windows is not None:
         save(draw.windows_chart(results, reads, published_window_rows()), windows)
     everything = {**results[-1], "runs": results, "published_by_a_3b_model": published_windows()}
-    output.report(everything, [draw.stitch_table(result) for result in results], draw.stitch_chart(results))
+    present([draw.stitch_chart(results), *map(draw.stitch_table, results)], everything, chart, json)
 
 
 def _reading(reader: str) -> dict[str, int | None]:
@@ -223,7 +181,8 @@ def perturb(
     length: int | None = None,
     examples: Examples = EXAMPLES,
     known_model: KnownModel = KNOWN,
-    output: Output = OUTPUT,
+    chart: Path | None = None,
+    json: bool = False,
 ) -> None:
     """Find the layers in which a model reads each section of the book.
 
@@ -244,12 +203,16 @@ def perturb(
         Names or numbers of the sections to change. All by default.
     length
         Characters of each string. The longest of the task by default, 20 with --known.
+    chart
+        Save the maps as a chart, PNG, SVG or HTML.
+    json
+        Print one JSON object on standard output instead of a table.
     """
-    from openbook.paper.published_maps import published_reading
-    from openbook.probes import draw, known
+    from openbook.probes import known
     from openbook.probes.perturb import RULES, perturb_map
     from openbook.probes.significance import LEAST
 
+    check_path(chart)
     shape = known_model.shape(model, sections=sections, task=examples.task)
     if 0 < samples < LEAST:
         raise InputError(f"--samples is {samples}: with fewer than {LEAST} no change can be told from chance")
@@ -262,7 +225,7 @@ def perturb(
             maps = perturb_map(subject, RULES if rules is None else rules, samples, sections, advance)
     result = draw.json_of(maps)
     everything = {**result, "published_by_a_3b_model": published_reading()}
-    output.report(everything, [draw.perturb_table(result)], draw.perturb_chart(result))
+    present([draw.perturb_chart(result), draw.perturb_table(result)], everything, chart, json)
 
 
 @probe.command
@@ -273,7 +236,8 @@ def intermediate(
     open_book: Annotated[float, Parameter(name="--open")] = 1.0,
     length: int | None = None,
     examples: Examples = EXAMPLES,
-    output: Output = OUTPUT,
+    chart: Path | None = None,
+    json: bool = False,
 ) -> None:
     """Find which strings between input and answer can be read from each layer's output.
 
@@ -292,14 +256,18 @@ def intermediate(
         Share of the book that is open, from 0 to 1.
     length
         Characters of each string. The longest of the task by default.
+    chart
+        Save the maps as a chart, PNG, SVG or HTML.
+    json
+        Print one JSON object on standard output instead of a table.
     """
-    from openbook.probes import draw
     from openbook.probes.intermediate import intermediate_map
 
+    check_path(chart)
     subject = examples.opened(model, length)
     with progress("reading", samples) as advance:
         result = draw.json_of(intermediate_map(subject, samples, open_book, advance))
-    output.report(result, [draw.intermediate_table(result)], draw.intermediate_chart(result))
+    present([draw.intermediate_chart(result), draw.intermediate_table(result)], result, chart, json)
 
 
 @probe.command
@@ -334,10 +302,9 @@ def doubt(
     json
         Print one JSON object on standard output instead of a table.
     """
-    from openbook.probes import draw
     from openbook.probes.doubt import doubt_map
 
     subject = examples.opened(model, length)
     with progress("taking rules away", None) as advance:
         result = draw.json_of(doubt_map(subject, samples, share, advance))
-    emit_json(result) if json else _show(draw.doubt_table(result))
+    present([draw.doubt_table(result)], result, None, json)

@@ -17,32 +17,24 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from openbook.base.arrays import Mask
 from openbook.base.errors import InputError
 from openbook.base.intervals import clustered
 from openbook.book.shelf import NONE
 from openbook.probes.intermediate import labelled
 from openbook.probes.layers import decoder_layers, tensor_of, with_tensor
 from openbook.probes.perturb import choose_rules
-from openbook.probes.subject import (
-    Advance,
-    Subject,
-    guessed_characters,
-    last_layer_of_level,
-    levels_and_chars,
-    no_progress,
-)
+from openbook.probes.subject import Advance, Subject, no_progress
 from openbook.training.batches import Item
 from openbook.training.encode import IGNORED
 from openbook.training.exam import examined
+from openbook.training.families import family_of
 from openbook.training.targets import summed_loss, target_logits
 
 STEP = 1e-2  # of the length of the state
 BATCH = 32
-
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -75,12 +67,12 @@ class DoubtMap:
 def doubt_map(subject: Subject, samples: int = 128, share: float = 0.25, advance: Advance = no_progress) -> DoubtMap:
     """The probe on a student, with this share of the rules that an example needs of one level missing."""
     source = subject.translations
-    taught = levels_and_chars(subject.model, source)
-    if taught is None:
+    task = family_of(subject.model.config.model_type).task(subject.model.config.to_dict())
+    if task is None or source.text != "composite":
         raise InputError(
             f"{subject.name} is no student of composite words: of other models it is not known which layer ends a level"
         )
-    if taught != (source.depth, source.chars):
+    if (taught := (task["depth"], task["chars"])) != (source.depth, source.chars):
         raise InputError(
             f"{subject.name} is a student of MLT{taught}, but the task is MLT({source.depth}, {source.chars})"
         )
@@ -132,6 +124,11 @@ def _level(subject: Subject, rows: list[Item], level: int, asks: Mask, rules: fl
     return LevelDoubt(level + 1, rules, count, *clustered(right), entropy / count, size / count)
 
 
+def guessed_characters(model: Any, state: Tensor) -> Tensor:
+    """What the model's own norm and head make of a state: logits of its two characters, [..., 2, n]."""
+    return model.lm_head.characters(model.model.norm(state)).float()
+
+
 def _state_and_slope(model: Any, batch: dict[str, Tensor], level: int, places_bq: Tensor) -> tuple[Tensor, Tensor]:
     """The output of the layer that ends a level and the gradient of the answer's loss there: [B, Q, D] each."""
     outputs: list[Tensor] = []
@@ -140,13 +137,11 @@ def _state_and_slope(model: Any, batch: dict[str, Tensor], level: int, places_bq
         outputs.append(tensor_of(output).detach().requires_grad_())
         return with_tensor(output, outputs[0])
 
-    handle = decoder_layers(model)[last_layer_of_level(level)].register_forward_hook(cut)
-    try:
+    # a student has two layers for each level
+    with decoder_layers(model)[2 * level + 1].register_forward_hook(cut):
         answers = torch.where(batch["answers"], batch["labels"], IGNORED)
         loss = summed_loss(*target_logits(model, {**batch, "labels": answers}))
         (slope,) = torch.autograd.grad(loss, outputs[0])
-    finally:
-        handle.remove()
     places_bq = places_bq.to(slope.device)
     row = torch.arange(len(places_bq), device=slope.device)[:, None]
     return outputs[0].detach()[row, places_bq].float(), slope[row, places_bq].float()

@@ -14,25 +14,23 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from openbook.base.arrays import Floats, Ints, Mask
 from openbook.base.errors import InputError
 from openbook.base.randomness import generator
-from openbook.probes.layers import evaluating, lens_at, states_at
+from openbook.probes.layers import lens_at, states_at
 from openbook.probes.slots import Slots, slots_of
 from openbook.probes.subject import Advance, Subject, no_progress
 from openbook.task.alphabet import alphabets
 from openbook.task.source import Translations
 from openbook.training.batches import Item
 from openbook.training.encode import Encoder
+from openbook.training.exam import examined
 
 KNOWN = 0.9  # accuracy at which a string is said to be known at its own places
 RIDGE = 1e-2  # penalty as a share of the number of examples; features have unit variance
 BATCH = 16
-
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -89,7 +87,7 @@ def intermediate_map(
     return IntermediateMap(subject.name, open_book, *sizes, 1 / source.chars, slots.to_json(), strings)
 
 
-def string_map(number: int, probe: Floats, control: Floats, lens: Floats, own_q: NDArray[np.bool_]) -> StringMap:
+def string_map(number: int, probe: Floats, control: Floats, lens: Floats, own_q: Mask) -> StringMap:
     """The map of string s_number, whose own places are marked in `own_q` [Q]."""
     by_probe, by_lens = (values[:, own_q].mean(1) if own_q.any() else None for values in (probe, lens))
     firsts = _first_known(by_probe, 0), _first_known(by_lens, 1)
@@ -101,7 +99,7 @@ def _first_known(curve: Floats | None, first: int) -> int | None:
     return None if curve is None or not (curve >= KNOWN).any() else int((curve >= KNOWN).argmax()) + first
 
 
-def labelled(source: Translations, rows: list[Item]) -> tuple[Slots, Integers]:
+def labelled(source: Translations, rows: list[Item]) -> tuple[Slots, Ints]:
     """Slots that have a character, and the characters of every string that belong to them: [N, Q, I, U]."""
     slots, unit = slots_of(source, rows), source.unit
     translation, _ = source.translations(np.array([item.position for item in rows]))
@@ -140,12 +138,12 @@ def bigram_hits(guess: Tensor, expected: Tensor, chars: int, has_levels: bool) -
 
 
 def _states_and_lens(
-    subject: Subject, rows: list[Item], slots: Slots, labels: Integers, advance: Advance
+    subject: Subject, rows: list[Item], slots: Slots, labels: Ints, advance: Advance
 ) -> tuple[Tensor, Floats]:
     """States at the slots [K + 1, N, Q, D], and the lens's accuracy [K, Q, I]."""
     chars, words = subject.translations.chars, lens_words(subject.translations, subject.encoder)
     states, hits = [], []
-    with evaluating(subject.model):
+    with torch.inference_mode(), examined(subject.model):
         for start in range(0, len(rows), BATCH):
             part = slice(start, start + BATCH)
             ids = subject.batch(rows[part])["input_ids"]
@@ -163,7 +161,7 @@ def _states_and_lens(
     return torch.cat(states, 1), (torch.stack(hits).sum(0) / len(rows)).numpy()
 
 
-def probe_accuracy(states: Tensor, labels: Integers, half: int, chars: int) -> Floats:
+def probe_accuracy(states: Tensor, labels: Ints, half: int, chars: int) -> Floats:
     """Fit on the first `half` examples, judge on the others: accuracy of characters [K + 1, Q, I].
 
     W = (X'X + λN)⁻¹ X'Y,   X standardised, Y one-hot and centred; the guess is the largest entry

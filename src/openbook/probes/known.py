@@ -15,9 +15,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from openbook.base.arrays import Floats, Ints
 from openbook.base.errors import InputError
-from openbook.probes.layers import evaluating, recorded
-from openbook.probes.perturb import Count, Floats, PerturbMap, changed_books, section_changes
+from openbook.probes.layers import recorded
+from openbook.probes.perturb import Count, PerturbMap, changed_books, section_changes
 from openbook.probes.stitch import StitchMap, assembled, section_map
 from openbook.probes.stitching import Cost, Stitcher, Window
 from openbook.task import Codebook, Translation, random_inputs, translate_batch
@@ -82,7 +83,7 @@ def known_stitch_map(
     stitcher = Stitcher(list(base.levels), list(trained.levels))
     expected = translation.outputs.astype(np.int64)
     maps, cost = [], Cost()
-    with evaluating(base, trained):
+    with torch.inference_mode():
         for level in range(depth):
             context = everything.clone()
             context[level] = 0
@@ -96,7 +97,7 @@ def known_stitch_map(
     return assembled((f"{kind}, reading", f"{kind}, stored"), None, stitcher, 1 / chars, cost, maps)
 
 
-def _scores(outputs_bjx: Tensor, expected_nl: NDArray[np.int64], chars: int) -> Floats:
+def _scores(outputs_bjx: Tensor, expected_nl: Ints, chars: int) -> Floats:
     """Share of right characters of every string, for every stitched model: [R, 2, N]. There is no loss: it is NaN."""
     index = outputs_bjx.argmax(-1).numpy()
     characters = np.stack([index // chars, index % chars], -1).reshape(-1, *expected_nl.shape)
@@ -114,7 +115,7 @@ def known_perturb_map(
     used = translation.used()
     names = {level: f"level {level + 1}" for level in range(depth)}
     changes, counts = [], []
-    with evaluating(base):
+    with torch.inference_mode():
         before = _states(kind, base, images, translation)
         for _, changed, count in changed_books(images, used, ~used, names, rules, seed, "string {}".format):
             norms_nkq = (_states(kind, base, changed, translation) - before)[:, 1:].norm(dim=-1)
@@ -125,7 +126,7 @@ def known_perturb_map(
     return PerturbMap(kind, depth, rules, samples, [{"string": 1, "place": q + 1} for q in range(places)], maps)
 
 
-def _states(kind: Kind, base: Any, images: NDArray[np.int64], translation: Translation) -> Tensor:
+def _states(kind: Kind, base: Any, images: Ints, translation: Translation) -> Tensor:
     """The input and every layer's output after the context, which each string has for itself: [N, d + 1, Q, D]."""
     rows = []
     size = images.shape[-1]

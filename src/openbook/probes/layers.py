@@ -16,7 +16,6 @@ import torch
 from torch import Tensor, nn
 
 from openbook.base.errors import InputError
-from openbook.training.exam import examined
 from openbook.training.targets import gathered
 
 
@@ -46,15 +45,6 @@ def hidden_of(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
 
 
 @contextmanager
-def evaluating(*models: nn.Module) -> Iterator[None]:
-    """No dropout and no gradients within; afterwards every model is in the mode in which it was."""
-    with torch.inference_mode(), ExitStack() as modes:
-        for model in models:
-            modes.enter_context(examined(model))
-        yield
-
-
-@contextmanager
 def recorded(layers: Sequence[nn.Module], keep: Callable[[Tensor], Tensor]) -> Iterator[list[Tensor]]:
     """Collects `keep(states)` of the input of the first layer and of the output of every layer: K + 1 tensors."""
     states: list[Tensor] = []
@@ -66,10 +56,9 @@ def recorded(layers: Sequence[nn.Module], keep: Callable[[Tensor], Tensor]) -> I
         states.append(keep(tensor_of(output)))
 
     with ExitStack() as hooks:
-        handles = [layers[0].register_forward_pre_hook(before, with_kwargs=True)]
-        handles += [layer.register_forward_hook(after) for layer in layers]
-        for handle in handles:
-            hooks.callback(handle.remove)
+        hooks.enter_context(layers[0].register_forward_pre_hook(before, with_kwargs=True))
+        for layer in layers:
+            hooks.enter_context(layer.register_forward_hook(after))
         yield states
 
 
@@ -100,7 +89,7 @@ def lens_at(model: Any, ids: Tensor, places: Tensor) -> Tensor:
     index = (rows * ids.shape[1] + places.repeat(len(layers), 1)).reshape(-1)
     with ExitStack() as hooks:
         for layer in layers:
-            hooks.callback(layer.register_forward_hook(collect).remove)
+            hooks.enter_context(layer.register_forward_hook(collect))
         hooks.enter_context(gathered(model, index))
         logits = model(input_ids=ids, use_cache=False).logits[0]
     return logits.reshape(len(layers), *places.shape, -1)

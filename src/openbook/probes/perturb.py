@@ -16,15 +16,16 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 
+from openbook.base.arrays import Floats, Ints, Mask
 from openbook.base.errors import InputError
 from openbook.base.randomness import words
-from openbook.probes.layers import evaluating, states_at
+from openbook.probes.layers import states_at
 from openbook.probes.significance import LEVEL, larger_cells
 from openbook.probes.slots import Slots, slots_of
 from openbook.probes.subject import SHOWN, Advance, Subject, no_progress
 from openbook.training.batches import Item
+from openbook.training.exam import examined
 
 RULES = 10  # changed in each example, as in the paper
 LARGE = 0.1  # of the largest change of a map: what the eye sees in the paper's figure
@@ -32,9 +33,6 @@ BATCH = 16
 
 Count = int | Literal["all"]
 Where = Callable[[int], str]  # what complaints call an example
-Floats = NDArray[np.float64]
-Integers = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -97,8 +95,8 @@ def perturb_map(
 
 
 def changed_books(
-    images: Integers, used: Mask, unused: Mask, names: dict[int, str], rules: Count, seed: int, where: Where
-) -> Iterator[tuple[str, Integers, Integers]]:
+    images: Ints, used: Mask, unused: Mask, names: dict[int, str], rules: Count, seed: int, where: Where
+) -> Iterator[tuple[str, Ints, Ints]]:
     """For each named section the images [N, S, n²] with used rules changed, then with as many unused ones.
 
     Each comes with the name of the section and the number of rules that were changed in each example [N].
@@ -125,7 +123,7 @@ def check_enough(candidates: Mask, rules: Count, kind: str, section: str, where:
         )
 
 
-def choose_rules(candidates: Mask, count: int | Integers, seed: int, stream: str) -> Mask:
+def choose_rules(candidates: Mask, count: int | Ints, seed: int, stream: str) -> Mask:
     """Mark so many of the candidates of each example at random, without replacement: [N, n²]."""
     keys = words(seed, stream, 0, *candidates.shape) >> np.uint64(1)
     keys[~candidates] = np.iinfo(np.uint64).max
@@ -133,7 +131,7 @@ def choose_rules(candidates: Mask, count: int | Integers, seed: int, stream: str
     return keys <= np.take_along_axis(np.sort(keys, axis=-1), last, -1)
 
 
-def other_images(images: Integers, chosen: Mask, seed: int, section: int) -> Integers:
+def other_images(images: Ints, chosen: Mask, seed: int, section: int) -> Ints:
     """Every chosen rule with another image, uniform over all but its own: [N, n²]."""
     size = images.shape[-1]
     step = 1 + (words(seed, f"other images {section}", 0, *images.shape) % np.uint64(size - 1)).astype(np.int64)
@@ -155,7 +153,7 @@ def state_changes(
 ) -> list[Floats]:
     """||h' - h||_2 of every layer's output at every slot, for each set of changed texts: [N, K, Q] each."""
     norms: list[list[Floats]] = [[] for _ in texts]
-    with evaluating(subject.model):
+    with torch.inference_mode(), examined(subject.model):
         for start in range(0, len(before), BATCH):
             rows = slice(start, start + BATCH)
             places = torch.from_numpy(slots.places_bq[rows]).to(subject.device)
@@ -169,7 +167,7 @@ def state_changes(
 
 
 def section_changes(
-    names: Sequence[str], changes: Sequence[Floats], counts: Sequence[Integers], string_q: Integers, seed: int
+    names: Sequence[str], changes: Sequence[Floats], counts: Sequence[Ints], string_q: Ints, seed: int
 ) -> list[SectionChange]:
     """The maps of sections from the changes of every example [N, K, Q], with used rules and with unused ones in turn.
 
@@ -185,7 +183,7 @@ def section_changes(
     return [section_change(*part, string_q) for part in parts]
 
 
-def section_change(name: str, used: Floats, unused: Floats, differs: Mask, string_q: Integers) -> SectionChange:
+def section_change(name: str, used: Floats, unused: Floats, differs: Mask, string_q: Ints) -> SectionChange:
     """The map of a section from its means [K, Q] and the layers that differ from the control at each string."""
     sizes = by_string(used, string_q)
     least = LARGE * max(float(size.max()) for size in sizes.values())
@@ -198,7 +196,7 @@ def section_change(name: str, used: Floats, unused: Floats, differs: Mask, strin
     return SectionChange(name, used, unused, _first(differs.any(1)), first_large, large, largest, largest_in_control)
 
 
-def by_string(values: Floats, string_q: Integers) -> dict[str, Floats]:
+def by_string(values: Floats, string_q: Ints) -> dict[str, Floats]:
     """Means over the places of each string: [..., Q] -> [...] for each of them."""
     return {f"s_{s}": values[..., string_q == s].mean(-1) for s in np.unique(string_q).tolist()}
 

@@ -9,8 +9,8 @@ false cell in all maps below 5 %, however the cells depend on each other.
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from openbook.base.arrays import Floats, Mask
 from openbook.base.randomness import generator
 
 LEVEL = 0.05
@@ -18,10 +18,8 @@ LEAST = 5  # samples: the signs of four are all alike by chance more often than 
 FLIPS = 2000
 BLOCK = 1 << 22  # cells of random maps held at once
 
-Floats = NDArray[np.float64]
 
-
-def larger_cells(differences: Floats, seed: int = 0, level: float = LEVEL, flips: int = FLIPS) -> NDArray[np.bool_]:
+def larger_cells(differences: Floats, seed: int = 0, level: float = LEVEL, flips: int = FLIPS) -> Mask:
     """Cells whose mean difference is above zero, by a one-sided test over all cells together.
 
     `differences` [N, ...] are paired differences of N samples; the result has the shape of one of them.

@@ -11,12 +11,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from openbook.base.arrays import Ints, Mask
 from openbook.base.errors import InputError
 from openbook.book.shelf import CODE
 from openbook.book.text import Kind
-from openbook.probes.subject import ends_on_answer
 from openbook.task.source import Translations
 from openbook.training.batches import Item
 
@@ -25,16 +24,16 @@ from openbook.training.batches import Item
 class Slots:
     """Q places of every row: which string each belongs to (2 .. d+1) and which of its places it is (from 0)."""
 
-    places_bq: NDArray[np.int64]
-    string_q: NDArray[np.int64]
-    place_q: NDArray[np.int64]
+    places_bq: Ints
+    string_q: Ints
+    place_q: Ints
 
     def to_json(self) -> list[dict[str, int]]:
         """String and place (both from 1) of each, as the JSON of a map has them."""
         pairs = zip(self.string_q.tolist(), self.place_q.tolist(), strict=True)
         return [{"string": string, "place": place + 1} for string, place in pairs]
 
-    def keep(self, wanted_q: NDArray[np.bool_]) -> Slots:
+    def keep(self, wanted_q: Mask) -> Slots:
         """Only some of the places."""
         return Slots(self.places_bq[:, wanted_q], self.string_q[wanted_q], self.place_q[wanted_q])
 
@@ -54,10 +53,10 @@ def slots_of(source: Translations, rows: Sequence[Item]) -> Slots:
     return Slots(np.stack(places), string_q, place_q)
 
 
-def _places(source: Translations, item: Item) -> NDArray[np.int64]:
+def _places(source: Translations, item: Item) -> Ints:
     thoughts = np.flatnonzero(item.kinds == CODE[Kind.THOUGHT])
     answers = np.flatnonzero(item.kinds == CODE[Kind.ANSWER])
-    if ends_on_answer(source):
+    if source.format.complete:
         thoughts = thoughts[:-1]  # the output at the last one is the first place of the answer already
     if len(thoughts) % max(1, source.depth - 1):
         raise InputError(f"{len(thoughts)} thinking tokens do not divide evenly into {source.depth - 1} strings")

@@ -18,18 +18,18 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional
 
+from openbook.base.arrays import Floats
 from openbook.base.errors import InputError
 from openbook.base.intervals import clustered
 from openbook.book.source import Source
-from openbook.probes.layers import decoder_layers, evaluating
+from openbook.probes.layers import decoder_layers
 from openbook.probes.stitching import Cost, Stitcher, Window, naive_evaluations, one_stitched
 from openbook.probes.subject import Advance, Subject, no_progress
 from openbook.training.batches import Item
-from openbook.training.exam import answer_tokens, chance_level
+from openbook.training.exam import answer_tokens, chance_level, examined
 from openbook.training.targets import gathered
 
 REACHED = 0.9  # accuracy at which a window is said to hold a section
@@ -37,8 +37,6 @@ MEMORY = 256  # MiB of activations at once
 # Of logits, by which windows that advance together may differ from one that is run alone: a few steps of the type.
 TOLERANCE = {torch.float32: 1e-3, torch.float16: 1e-2, torch.bfloat16: 5e-2}
 NOT_ARCHITECTURE = {"_name_or_path", "transformers_version", "dtype", "torch_dtype", "use_cache", "architectures"}
-
-Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -137,7 +135,7 @@ def _section(
     own_scores: list[Floats] = []
     cost = Cost()
     batch_size, most_rows = room(base, rows, stitcher, memory)
-    with evaluating(base, trained.model):
+    with torch.inference_mode(), examined(base), examined(trained.model):
         for start in range(0, len(rows), batch_size):
             batch = trained.batch(rows[start : start + batch_size])
             cost = Cost()

@@ -97,8 +97,8 @@ class Stitcher:
         state = _Pass(self, starts)
         with ExitStack() as hooks:
             for number, layer in enumerate(self.base):
-                hooks.callback(layer.register_forward_pre_hook(state.before(number), with_kwargs=True).remove)
-                hooks.callback(layer.register_forward_hook(state.after(number)).remove)
+                hooks.enter_context(layer.register_forward_pre_hook(state.before(number), with_kwargs=True))
+                hooks.enter_context(layer.register_forward_hook(state.after(number)))
             yield state
 
 
@@ -110,24 +110,23 @@ class _Pass:
         self.cost = Cost()
         self.windows: list[Window] = []  # of the after rows, in order
         self._open: list[int] = []  # starts of the inside rows, in order
-        self._inside: Tensor | None = None
-        self._after: Tensor | None = None
+        self._inside = self._after = torch.empty(0)
         self._batch = 0
 
     def before(self, number: int) -> Callable[..., Any]:
         def hook(_: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
             prefix = hidden_of(args, kwargs)
-            self._batch = len(prefix)
-            if number in self.stitcher.changed:
-                if number in self.starts:
-                    self._open.append(number)
-                    self._inside = _joined(self._inside, prefix)
-                self._inside = self._through(self.stitcher.trained[number], self._inside, args, kwargs)
-                together = _joined(prefix, self._after)
-            else:  # the same layer for every row
-                together = _joined(prefix, self._inside, self._after)
-            assert together is not None
-            return self._arguments(args, kwargs, together)
+            if number == 0:
+                self._batch, self._inside, self._after = len(prefix), prefix[:0], prefix[:0]
+            if number not in self.stitcher.changed:  # the same layer for every row
+                return self._arguments(args, kwargs, torch.cat([prefix, self._inside, self._after]))
+            if number in self.starts:
+                self._open.append(number)
+                self._inside = torch.cat([self._inside, prefix])
+            if self._open:  # the trained layer is given what the base model gives to its own
+                own_args, own_kwargs = self._arguments(args, kwargs, self._inside)
+                self._inside = tensor_of(self.stitcher.trained[number](*own_args, **own_kwargs))
+            return self._arguments(args, kwargs, torch.cat([prefix, self._after]))
 
         return hook
 
@@ -136,27 +135,17 @@ class _Pass:
             hidden = tensor_of(output)
             prefix, rest = hidden[: self._batch], hidden[self._batch :]
             if number in self.stitcher.changed:
-                self._after = _joined(rest, self._inside)
+                self._after = torch.cat([rest, self._inside])
                 self.windows += [(start, number) for start in self._open]
                 if number == self.stitcher.changed[-1]:
-                    self._open, self._inside = [], None
+                    self._open, self._inside = [], prefix[:0]
             else:
                 cut = len(self._open) * self._batch
                 self._inside, self._after = rest[:cut], rest[cut:]
-            if number < self.stitcher.layers - 1:
-                return with_tensor(output, prefix)
-            everything = _joined(prefix, self._after)
-            assert everything is not None
-            return with_tensor(output, everything)
+            is_last = number == self.stitcher.layers - 1
+            return with_tensor(output, torch.cat([prefix, self._after]) if is_last else prefix)
 
         return hook
-
-    def _through(self, layer: nn.Module, hidden: Tensor | None, args: Any, kwargs: Any) -> Tensor | None:
-        """The rows after a trained layer, which is given what the base model gives to its own."""
-        if hidden is None or not len(hidden):
-            return hidden
-        args, kwargs = self._arguments(args, kwargs, hidden)
-        return tensor_of(layer(*args, **kwargs))
 
     def _arguments(self, args: Any, kwargs: Any, hidden: Tensor) -> tuple[Any, Any]:
         """A layer's arguments with these rows for hidden states, and the others repeated for as many rows."""
@@ -167,11 +156,6 @@ class _Pass:
         if not args:
             return (), {**repeated, "hidden_states": hidden}
         return (hidden, *_repeat(args[1:], self._batch, times)), repeated
-
-
-def _joined(*parts: Tensor | None) -> Tensor | None:
-    there = [part for part in parts if part is not None and len(part)]
-    return torch.cat(there) if len(there) > 1 else (there[0] if there else None)
 
 
 def _repeat(value: Any, batch: int, times: int) -> Any:
@@ -195,6 +179,5 @@ def one_stitched(base: Sequence[nn.Module], trained: Sequence[nn.Module], window
 
     with ExitStack() as hooks:
         for number in range(window[0], window[1] + 1):
-            hook = base[number].register_forward_hook(replaced(trained[number]), with_kwargs=True)
-            hooks.callback(hook.remove)
+            hooks.enter_context(base[number].register_forward_hook(replaced(trained[number]), with_kwargs=True))
         yield

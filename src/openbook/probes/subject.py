@@ -20,7 +20,6 @@ from openbook.training.batches import Collator, Item, items, pad_id_of
 from openbook.training.config import ModelConfig, RunConfig, TaskConfig
 from openbook.training.encode import Encoder
 from openbook.training.exam import condition
-from openbook.training.families import family_of
 from openbook.training.models import load_placed, window_of
 from openbook.training.reopen import finished_config
 from openbook.training.shipped import located
@@ -54,7 +53,10 @@ class Subject:
 
     @property
     def sections(self) -> list[str]:
-        return section_names(self.source)
+        """Names of the sections of the book; the number of one that examples name differently or not at all."""
+        books = self.source.section_names(np.arange(0, len(self.source), max(1, len(self.source) // 32)))
+        named = [{book[k] for book in books if k < len(book)} for k in range(max(map(len, books)))]
+        return [names.pop() if len(names) == 1 and "" not in names else f"{k + 1}" for k, names in enumerate(named)]
 
     @property
     def device(self) -> torch.device:
@@ -182,39 +184,8 @@ def _loaded(path: str | Path, config: RunConfig, source: Source, seed: int | Non
     )
 
 
-# What probes ask of a source and of a model, where these have no method for it yet.
-
-
 def translations_of(source: Source, name: str) -> Translations:
     """The source as translations, whose rules have images that can be changed."""
     if (translations := as_translations(source)) is None:
         raise InputError(f"{name} is not about the translation task: this probe needs rules and their images")
     return translations
-
-
-def section_names(source: Source) -> list[str]:
-    """Names of the sections of the book; the number of a section that examples name differently or not at all."""
-    books = source.section_names(np.arange(0, len(source), max(1, len(source) // 32)))
-    named = [{book[k] for book in books if k < len(book)} for k in range(max(map(len, books)))]
-    return [names.pop() if len(names) == 1 and "" not in names else f"{k + 1}" for k, names in enumerate(named)]
-
-
-def ends_on_answer(source: Translations) -> bool:
-    """Whether the output at the last thinking token predicts the first token of the answer."""
-    return source.format.complete
-
-
-def levels_and_chars(model: Any, source: Translations) -> tuple[int, int] | None:
-    """The task of a model of which it is known which layer ends a level; None for all other models."""
-    task = family_of(model.config.model_type).task(model.config.to_dict())
-    return (task["depth"], task["chars"]) if task is not None and source.text == "composite" else None
-
-
-def last_layer_of_level(level: int) -> int:
-    """The layer that ends a level of a student, which has two for each; both count from 0."""
-    return 2 * level + 1
-
-
-def guessed_characters(model: Any, state: Tensor) -> Tensor:
-    """What the model's own norm and head make of a state: logits of its two characters, [..., 2, n]."""
-    return model.lm_head.characters(model.model.norm(state)).float()

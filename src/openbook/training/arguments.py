@@ -39,8 +39,10 @@ class CELConfig(TrainingArguments):
         adamw (then `optim` chooses which), or muon for matrices with this peak rate and AdamW for everything else.
     decay
         Share of the steps at the end in which the schedule warmup_stable_decay lowers the rate.
-    exam_samples
-        Maximum number of exam examples.
+    exam_samples, exam_samples_during
+        Maximum number of exam examples; the same for exams during training, before the last step.
+    checkpoint_share
+        Largest share of the time that checkpoints may take; one that is due too soon after the last one is left out.
     """
 
     num_train_epochs: float = 1
@@ -66,6 +68,8 @@ class CELConfig(TrainingArguments):
     matrix_learning_rate: float = 0.02
     decay: float = 0.2
     exam_samples: int = 256
+    exam_samples_during: int | None = None
+    checkpoint_share: float = 1.0
 
     def sampling_plan(self, source: Source) -> SamplingPlan:
         """The plan of a training on these examples."""

@@ -6,12 +6,33 @@ from typing import Any
 
 import numpy as np
 
+from openbook.base.errors import InputError
 from openbook.book.jsonl import ListSource
 from openbook.book.shelf import CODE, NONE
 from openbook.book.text import Kind
 from openbook.curriculum import Opened
 from openbook.training.exam import generate
 from openbook.training.reopen import Reopened
+
+
+def book_for(opened: Reopened, question: str) -> dict[str, list[str]]:
+    """The book to open for a question: that of the same question in the run's data, or else every piece there is.
+
+    The encoder closes whole pieces, the last ones first, where they do not fit into the window.
+    """
+    source = opened.source
+    book: dict[str, list[str]] = {}
+    if source.uniform:
+        raise InputError("this run is on the task, whose prompts have books of their own: use `openbook exam`")
+    for index in range(len(source)):
+        example = source.example(index)
+        sections = {section.name: [piece.text for piece in section.pieces] for section in example.sections}
+        if example.prompt.strip() == question.strip():
+            return sections
+        for name, pieces in sections.items():
+            known = book.setdefault(name, [])
+            known += [piece for piece in pieces if piece not in known]
+    return book
 
 
 def ask(opened: Reopened, question: str, book: Any = None, max_new_tokens: int = 64) -> str:

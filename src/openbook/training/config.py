@@ -67,7 +67,9 @@ class ModelConfig(Strict):
     """A model to start from, or the shape of one to make."""
 
     path: str | None = Field(
-        None, description="Folder, run, shipped reader or Hugging Face name; without it, a small Llama is made"
+        None,
+        description="Folder, run, GGUF file, shipped reader, smollm2-135m (the default for your own data), or a name "
+        "on the Hugging Face hub; scratch (the default for the task) makes a small Llama",
     )
     hidden_size: int = Field(128, ge=8, description="Width of the small Llama")
     layers: int = Field(4, ge=1, description="Its number of layers")
@@ -138,7 +140,10 @@ class TrainingConfig(Strict):
     )
     log_every: int = Field(10, ge=1, description="Number of steps between lines of metrics.jsonl")
     checkpoint_every: int | None = Field(
-        None, ge=0, description="Number of steps between checkpoints; ten checkpoints in a run by default"
+        None,
+        ge=0,
+        description="Number of steps between checkpoints; by default at most ten in a run, and fewer where they take "
+        "more than a twentieth of the time",
     )
     keep_checkpoints: bool = Field(False, description="Keep the last checkpoints of a finished run")
 
@@ -200,6 +205,12 @@ class ExamConfig(Strict):
     samples: int = Field(256, ge=1, description="Maximum number of exam examples")
     every: int | None = Field(
         None, ge=1, description="Number of steps between exams during training; about ten exams by default"
+    )
+    during: int | None = Field(
+        None,
+        ge=1,
+        description="Maximum number of examples of an exam during training; by default all for the task, and for your "
+        "own data so many that these exams cost about a tenth of the training",
     )
     data: Path | None = Field(None, description="Data to examine on; by default the data that is trained on")
     batch_size: int = Field(64, ge=1, description="Examples in one forward pass of an exam")

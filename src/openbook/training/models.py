@@ -14,6 +14,7 @@ from openbook.book.text import THINK
 from openbook.training.config import ModelConfig
 from openbook.training.families import family_of
 from openbook.training.shipped import config_of, located, shipped_readers
+from openbook.training.store import NAMED, is_stored, stored_folder
 
 logging.disable_progress_bar()  # a bar for a model of a few megabytes only hides what matters
 
@@ -39,7 +40,7 @@ def make_model(config: ModelConfig, source: Source, vocabulary: int, seed: int) 
 
 
 def load(path: str, dtype: str = "float32") -> tuple[Any, Any]:
-    """A model and its tokenizer from a folder, a run, a shipped reader or a name on the Hugging Face hub."""
+    """A model and its tokenizer: a folder, a run, a GGUF file, a name that openbook knows, or one on the hub."""
     tokenizer = _pretrained("AutoTokenizer", path)
     return _pretrained("AutoModelForCausalLM", path, dtype=dtype, use_safetensors=True), tokenizer
 
@@ -52,6 +53,14 @@ def load_placed(path: str, dtype: str = "float32") -> tuple[Any, Any]:
     model, tokenizer = load(path, dtype)
     device = torch.accelerator.current_accelerator(check_available=True)
     return model if device is None or device.type == "mps" else model.to(device), tokenizer
+
+
+def multiplies_bfloat16() -> bool:
+    """Whether this machine has instructions for bfloat16, without which it would be slower than float32."""
+    if torch.cuda.is_available():
+        return torch.cuda.is_bf16_supported()
+    known: dict[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
+    return bool(known.get("avx512_bf16") or known.get("amx_bf16"))
 
 
 def load_shape(path: str, local: bool = False) -> Any:
@@ -78,12 +87,15 @@ def _pretrained(kind: str, path: str, **options: Any) -> Any:
     except Exception as error:  # a damaged file raises whatever its reader raises
         first = next(iter(str(error).strip().splitlines()), type(error).__name__)
         is_name = "/" not in path and not Path(path).exists()
-        readers = f" (readers that come with openbook: {', '.join(shipped_readers())})" if is_name else ""
+        known = ", ".join([*NAMED, *shipped_readers()])
+        readers = f" (models that openbook knows by name: {known})" if is_name else ""
         raise InputError(f"cannot load the model '{path}': {first}{readers}") from None
 
 
 def model_folder(path: str) -> str:
-    """The folder of the model in a run or a shipped reader; any other path or name as it is."""
+    """The folder of the model in a run, a shipped reader, or the model store; any other path or name as it is."""
+    if is_stored(path):
+        return str(stored_folder(path))
     folder = located(path)
     if (folder / "model" / "config.json").exists():
         return str(folder / "model")

@@ -29,14 +29,24 @@ from openbook.training.folder import AFRESH, RunFolder, StartMode
 from openbook.training.models import check_window, freeze, load_or_make, window_of
 from openbook.training.outcome import advice
 from openbook.training.processes import Onlooker, are_several, check_world_size, is_first, wait_for_all
+from openbook.training.retention import retention
 from openbook.training.settings import validated
 from openbook.training.shipped import located
 from openbook.training.signals import stop_signal, stopping_at_signals
-from openbook.training.sources import data_record, encoder_for, exam_size, plan_for, recorded_date, sources_of
+from openbook.training.sources import (
+    EXAMS,
+    data_record,
+    encoder_for,
+    exam_size,
+    exam_size_during,
+    plan_for,
+    recorded_date,
+    sources_of,
+)
 from openbook.training.trainer import CELTrainer
 
-EXAMS_DURING_TRAINING = 10
 CHECKPOINTS_DURING_TRAINING = 10
+CHECKPOINT_SHARE = 0.05  # largest share of the time that they take by default
 
 Report = Callable[[str], None]
 
@@ -97,6 +107,8 @@ def run_training(
         seconds, cpu_seconds = time.perf_counter() - clock[0], time.process_time() - clock[1]
         rows = final_exam(trainer, stopped())
         result = summary(config, setup, run, trainer, rows, seconds, cpu_seconds)
+        kept = retention(config, setup.model, setup.encoder, setup.source) if is_first() else None
+        result["retention"] = kept.as_dict() if kept is not None else None
         run.save_model(setup.model, setup.tokenizer)
         run.finish(result)
         if not config.training.keep_checkpoints:
@@ -117,7 +129,7 @@ def set_up(config: RunConfig, folder: Path, today: str | None) -> Setup:
     """Data, plan, arguments, model and encoder."""
     source, exam_source = sources_of(config)
     plan = plan_for(config, source)
-    arguments = trainer_arguments(config, folder, steps=-(-plan.total // config.training.step_size))
+    arguments = trainer_arguments(config, folder, plan.total)
     check_world_size(arguments.world_size)
     model, tokenizer = load_or_make(config.model, source, config.seed, config.think)
     freeze(model, config.training.freeze)
@@ -281,20 +293,21 @@ class RunLog(TrainerCallback):
         self.advance(1)
 
 
-def trainer_arguments(config: RunConfig, folder: Path | str, steps: int) -> CELConfig:
+def trainer_arguments(config: RunConfig, folder: Path | str, positions: int) -> CELConfig:
     """The config of a run as arguments of the trainer; what transformers refuses is refused here."""
     try:
         for tracker in get_reporting_integration_callbacks(config.training.report_to):
             tracker()  # fails where it is not installed
-        return _trainer_arguments(config, folder, steps)
+        return _trainer_arguments(config, folder, positions)
     except (ValueError, RuntimeError) as error:
         raise InputError(f"training: {error}") from None
 
 
-def _trainer_arguments(config: RunConfig, folder: Path | str, steps: int) -> CELConfig:
+def _trainer_arguments(config: RunConfig, folder: Path | str, positions: int) -> CELConfig:
     import torch
 
     training = config.training
+    steps = -(-positions // training.step_size)
     on_cpu = not torch.accelerator.is_available()
     every = training.checkpoint_every
     save_steps = max(1, steps // CHECKPOINTS_DURING_TRAINING) if every is None else every
@@ -325,8 +338,10 @@ def _trainer_arguments(config: RunConfig, folder: Path | str, steps: int) -> CEL
         logging_steps=training.log_every,
         logging_nan_inf_filter=False,
         eval_strategy="steps",
-        eval_steps=config.exam.every or max(1, steps // EXAMS_DURING_TRAINING),
+        eval_steps=config.exam.every or max(1, steps // EXAMS),
         exam_samples=exam_size(config),
+        exam_samples_during=exam_size_during(config, positions),
+        checkpoint_share=1.0 if training.checkpoint_every else CHECKPOINT_SHARE,
         save_strategy="steps" if save_steps else "no",
         save_steps=max(save_steps, 1),
         disable_tqdm=True,

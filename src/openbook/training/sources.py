@@ -21,6 +21,9 @@ from openbook.training.encode import Encoder
 from openbook.training.folder import RunFolder
 
 TASK_SAMPLES = 10_000  # examples of the task to train on by default
+EXAMS = 10  # during training, by default
+EXAM_SHARE = 0.1  # of the work of a training, for the exams during it
+LEAST = 8  # examples of an exam during training, however short it is
 EXAM_START = 10**9  # exam inputs of the task are numbered from here, where training never comes
 
 
@@ -74,6 +77,17 @@ def exam_size(config: RunConfig) -> int:
     if config.task is not None or config.exam.data is not None or config.samples is None:
         return config.exam.samples
     return min(config.exam.samples, config.samples)
+
+
+def exam_size_during(config: RunConfig, positions: int) -> int | None:
+    """Examples of an exam during training; None for as many as in the exam at the end.
+
+    An exam reads each example twice, closed and open, and training goes forward and back: three times the work. So an
+    example of an exam costs two thirds of a position, and a tenth of the training pays for this many.
+    """
+    if config.exam.during is not None or config.task is not None or config.exam.every is not None:
+        return config.exam.during
+    return max(LEAST, round(EXAM_SHARE * positions * 3 / 2 / EXAMS))
 
 
 def encoder_for(

@@ -13,6 +13,7 @@ optimiser, the schedule, torch's generators and the counters of the log, so a tr
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable
 from pathlib import Path
 from signal import SIGTERM
@@ -35,7 +36,7 @@ from openbook.training.encode import Encoder
 from openbook.training.exam import ExamInterrupted, Row, examine
 from openbook.training.models import load as load_model
 from openbook.training.models import window_of
-from openbook.training.optimizers import muon_adamw
+from openbook.training.optimizers import MasterAdamW, muon_adamw
 from openbook.training.processes import lost_process
 from openbook.training.signals import request_stop, stop_signal
 from openbook.training.targets import finite, output_layer, summed_loss, target_logits
@@ -93,7 +94,9 @@ class CELTrainer(Trainer):
         self.tokens_before = 0  # of these, those before the checkpoint it started from
         self.last_exam: tuple[int, list[Row]] | None = None  # the step it was sat after, and its rows
         self.exam_due = False  # an exam that was interrupted must be sat again
+        self._master: MasterAdamW | None = None  # the optimiser, if weights are of low precision
         self.start: Checkpoint | None = None
+        self._saved = (0.0, 0.0)  # when the last checkpoint was written, and how many seconds that took
         accumulation, args.gradient_accumulation_steps = args.gradient_accumulation_steps, 1
         args.remove_unused_columns = False
         # One process trains on one device. transformers would cut batches up among several (`DataParallel`), which a
@@ -170,6 +173,8 @@ class CELTrainer(Trainer):
                 if not finite(loss.detach()):
                     raise self._diverged("the loss", batch["positions"].tolist())
                 self.accelerator.backward(loss)
+            if processes == 1 and self._master is not None and not last:
+                self._master.gather()
             total += loss.detach()
         self._positions = inputs["positions"]
         self.tokens += inputs["tokens"]
@@ -180,7 +185,10 @@ class CELTrainer(Trainer):
 
     def _clip_grad_norm(self, model: Any) -> Any:
         """Clip, and stop before the update when the gradient is not finite."""
-        norm = super()._clip_grad_norm(model)
+        if self._master is not None and self.args.max_grad_norm:
+            norm = self._master.clip(self.args.max_grad_norm)
+        else:
+            norm = super()._clip_grad_norm(model)
         if norm is not None and not finite(torch.as_tensor(norm)):
             raise self._diverged("the gradient", self._positions)
         return norm
@@ -197,7 +205,23 @@ class CELTrainer(Trainer):
             rates = (self.args.matrix_learning_rate, self.args.learning_rate)
             betas = (self.args.adam_beta1, self.args.adam_beta2)
             self.optimizer = muon_adamw(self._inner(self.model), *rates, self.args.weight_decay, betas)
+        elif self.optimizer is None and _is_rounded(self.model):
+            self.optimizer = self._master = self._master_adamw()
         return super().create_optimizer(model)
+
+    def _master_adamw(self) -> MasterAdamW:
+        """AdamW for weights in bfloat16, with the settings and groups that transformers would use."""
+        if self.args.optim not in ("adamw_torch", "adamw_torch_fused"):
+            raise InputError(f"optim={self.args.optim} has no float32 copy of bfloat16 weights: load them as float32")
+        model: Any = self.model
+        decayed = set(self.get_decay_parameter_names(model))
+        named = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
+        groups = [
+            {"params": [p for name, p in named if name in decayed], "weight_decay": self.args.weight_decay},
+            {"params": [p for name, p in named if name not in decayed], "weight_decay": 0.0},
+        ]
+        betas = self.args.adam_beta1, self.args.adam_beta2
+        return MasterAdamW([g for g in groups if g["params"]], self.args.learning_rate, betas, self.args.adam_epsilon)
 
     def create_scheduler(self, num_training_steps: int, optimizer: Any = None) -> Any:
         """A training too short to have a step of warmup has none: its first step would have a rate of 0."""
@@ -217,6 +241,8 @@ class CELTrainer(Trainer):
     def exam_rows(self) -> list[Row]:
         """The exam with the book closed and open. One that was sat after the same step is not sat again."""
         step = self.state.global_step
+        during = self.args.exam_samples_during if self.is_in_train and step < self.total_steps else None
+        samples = min(during or self.args.exam_samples, self.args.exam_samples)
         if self.last_exam is None or self.last_exam[0] != step:
             interruptible = self.args.world_size == 1
             rows = examine(
@@ -226,7 +252,7 @@ class CELTrainer(Trainer):
                 self.exam_curriculum,
                 (0.0, 1.0),
                 wrong=False,
-                samples=self.args.exam_samples,
+                samples=samples,
                 seed=self.args.seed,
                 batch_size=self.args.per_device_eval_batch_size,
                 stopped=lambda: interruptible and stop_signal() is not None,
@@ -318,6 +344,23 @@ class CELTrainer(Trainer):
 
     def _save_checkpoint(self, model: Any, trial: Any) -> None:
         """Called after a step has been logged and examined, so the log up to here is part of the checkpoint."""
+        if self._too_soon():
+            return
+        begun = time.monotonic()
+        self._write_checkpoint()
+        self._saved = time.monotonic(), time.monotonic() - begun
+
+    def _too_soon(self) -> bool:
+        """Whether checkpoints would take more than their share of the time if there were one now."""
+        ended, took = self._saved
+        left_out = time.monotonic() - ended < took / self.args.checkpoint_share - took
+        left_out &= stop_signal() is None and not self.exam_due
+        if self.args.world_size > 1:  # all of them do what the first one does
+            first = torch.tensor(float(left_out and self.args.process_index == 0), device=self.args.device)
+            left_out = bool(self.accelerator.reduce(first, "sum") > 0)
+        return left_out
+
+    def _write_checkpoint(self) -> None:
         # Dropout draws, and losses and tokens add up, in every process by itself.
         states = {name: self._of_all(state) for name, state in checkpoint.generator_states().items()}
         losses, tokens = self._of_all(self._tr_loss.detach().double()), self._of_all(torch.tensor(self.tokens))
@@ -334,7 +377,7 @@ class CELTrainer(Trainer):
             extra = {"counters": counters, "best": best, "log": self.log_size()}
             kept = self.args.save_total_limit or checkpoint.KEPT
             protected = self.state.best_global_step if self.args.load_best_model_at_end else None
-            inner = self._inner(model)
+            inner = self._inner(self.model_wrapped)
             place = checkpoint.save(
                 self.checkpoint_folder,
                 step,
@@ -387,6 +430,11 @@ class CELTrainer(Trainer):
             checkpoint.load_weights(checkpoint.at(best), self._inner(self.model))
             self.last_exam = None
         return super()._finalize_training(*arguments, **options)
+
+
+def _is_rounded(model: Any) -> bool:
+    """Whether weights that are trained have less precision than updates need."""
+    return any(p.requires_grad and p.dtype in (torch.bfloat16, torch.float16) for p in model.parameters())
 
 
 class _Flow(TrainerCallback):

@@ -10,8 +10,8 @@ import math
 
 import numpy as np
 
-from openbook.audit.attack import ATTACKS, AttackedModel, Attacker, Scores, Secrets, recovery_scores
-from openbook.audit.prompts import Style, likelihoods_of, single_prompts, top_share, top_shares
+from openbook.audit.attack import ATTACKS, AttackedModel, Attacker, Scores, Secrets
+from openbook.audit.prompts import Style, likelihoods_of, single_prompts, top_share
 
 STYLES: tuple[Style, ...] = ("bare", "template", "few-shot")
 
@@ -22,9 +22,9 @@ def battery(model: AttackedModel, secrets: Secrets, attacker: Attacker) -> list[
     scores = []
     for style in STYLES:
         seed = attacker.config.seed if style == "few-shot" else 0
-        hits_s = top_shares(likelihoods_of(model, secrets, style, seed), secrets)
-        elimination_s = single_prompts(model, secrets, style, seed).elimination_s(secrets)
-        scores.append(recovery_scores("battery", style, hits_s, secrets, elimination_s))
+        prompts = single_prompts(model, secrets, style, seed)
+        hits_k = prompts.top_shares(likelihoods_of(model, secrets, style, seed))
+        scores.append(prompts.scores("battery", style, hits_k))
     forced = _forced_prefix(model, secrets)
     return scores if np.isnan(forced.values_s).all() else [*scores, forced]  # secrets of one token have no prefix
 

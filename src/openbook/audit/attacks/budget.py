@@ -25,7 +25,7 @@ def budget(model: AttackedModel, secrets: Secrets, attacker: Attacker) -> list[S
     free, among = [], []
     for secret, each in zip(secrets.items, likelihoods_of(model, secrets, "template"), strict=True):
         free.append(np.exp(each.total_n[secret.index]))
-        among.append(np.exp(each.total_n[secret.index] - _log_sum(each.total_n)))
+        among.append(np.exp(each.total_n[secret.index] - np.logaddexp.reduce(each.total_n)))
     variants = {"any token": np.array(free), "candidates only": np.array(among)}
     return [_hit_chances(variant, p_s, secrets, attacker.config.samples) for variant, p_s in variants.items()]
 
@@ -47,8 +47,3 @@ def _hit_chances(variant: str, p_s: Floats, secrets: Secrets, samples: int) -> S
 def at_least_once(p: Floats, n: Floats | float) -> Floats:
     """1 - (1 - p)^n, without losing small p."""
     return -np.expm1(n * np.log1p(-np.minimum(p, 1 - 1e-16)))
-
-
-def _log_sum(values: Floats) -> float:
-    highest = float(values.max())
-    return highest + float(np.log(np.exp(values - highest).sum()))

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from openbook.audit.attack import ATTACKS, AttackedModel, Attacker, Floats, Scores, Secrets, recovery_scores
+from openbook.audit.attack import ATTACKS, AttackedModel, Attacker, Floats, Scores, Secrets
 from openbook.audit.likelihood import next_logits
 from openbook.audit.prompts import Prompts, book_prompts, single_prompts
 
@@ -30,12 +30,9 @@ def completion(model: AttackedModel, secrets: Secrets, attacker: Attacker) -> li
     alone = single_prompts(model, secrets, "template")
     scores = []
     for context, prompts in zip(CONTEXTS, (in_book, alone), strict=True):
-        elimination_s = prompts.elimination_s(secrets)
-        for filter_, chances in completion_chances(model, secrets, prompts).items():
+        for filter_, chances in completion_chances(model, prompts).items():
             for decoding, values_k in zip(("greedy", "sampled"), chances, strict=True):
-                values_s = prompts.mean_by_secret(values_k, secrets)
-                variant = f"{decoding}, {filter_}, {context}"
-                scores.append(recovery_scores("completion", variant, values_s, secrets, elimination_s))
+                scores.append(prompts.scores("completion", f"{decoding}, {filter_}, {context}", values_k))
     return scores
 
 
@@ -51,8 +48,9 @@ def allowed_tokens(model: AttackedModel, secrets: Secrets) -> dict[str, Tensor]:
     return dict(zip(FILTERS, (everything, speaking, alphabet), strict=True))
 
 
-def completion_chances(model: AttackedModel, secrets: Secrets, prompts: Prompts) -> dict[str, tuple[Floats, Floats]]:
+def completion_chances(model: AttackedModel, prompts: Prompts) -> dict[str, tuple[Floats, Floats]]:
     """For each filter, whether greedy decoding writes the truth at each place, and the chance that sampling does."""
+    secrets = prompts.secrets
     truths = model.all_tokens([secret.truth for secret in secrets.items])
     sizes = [len(truths[s]) for s in prompts.secret_k]
     masks = {name: mask.to(model.device) for name, mask in allowed_tokens(model, secrets).items()}

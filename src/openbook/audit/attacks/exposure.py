@@ -12,8 +12,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from openbook.audit.attack import ATTACKS, AttackedModel, Attacker, Floats, Scores, Secrets, recovery_scores
-from openbook.audit.prompts import book_prompts, likelihoods_at, likelihoods_of, top_shares
+from openbook.audit.attack import ATTACKS, AttackedModel, Attacker, Floats, Scores, Secrets
+from openbook.audit.prompts import book_prompts, likelihoods_at, likelihoods_of, single_prompts
 
 
 @ATTACKS.register("exposure")
@@ -22,13 +22,12 @@ def exposure(model: AttackedModel, secrets: Secrets, attacker: Attacker) -> list
     likelihoods_s = likelihoods_of(model, secrets, "template")
     ranks = [expected_rank(each.total_n, s.index) for each, s in zip(likelihoods_s, secrets.items, strict=True)]
     bits_s = np.log2([len(secret.candidates) for secret in secrets.items])
-    alone = recovery_scores("exposure", "rank 1, alone", top_shares(likelihoods_s, secrets), secrets)
+    prompts = single_prompts(model, secrets, "template")
+    alone = prompts.scores("exposure", "rank 1, alone", prompts.top_shares(likelihoods_s))
     alone = replace(alone, curve={"exposure": (bits_s - np.log2(ranks)).tolist(), "most": bits_s.tolist()})
     prompts = book_prompts(model, secrets, attacker.config.permutations, attacker.config.seed)
-    top_s = prompts.mean_by_secret(
-        top_shares(likelihoods_at(model, secrets, prompts), secrets, prompts.secret_k), secrets
-    )
-    return [alone, recovery_scores("exposure", "rank 1, in the book", top_s, secrets, prompts.elimination_s(secrets))]
+    hits_k = prompts.top_shares(likelihoods_at(model, prompts))
+    return [alone, prompts.scores("exposure", "rank 1, in the book", hits_k)]
 
 
 def expected_rank(total_n: Floats, truth: int) -> float:

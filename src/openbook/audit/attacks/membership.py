@@ -48,10 +48,9 @@ def min_k_plus(likelihoods: Likelihoods) -> Floats:
 
 
 def _against_rivals(variant: str, values_sn: list[Floats], secrets: Secrets) -> Scores:
-    truths = [secret.index for secret in secrets.items]
-    true_s = np.array([float(values_n[truth]) for values_n, truth in zip(values_sn, truths, strict=True)])
-    rivals = [np.delete(values_n, truth) for values_n, truth in zip(values_sn, truths, strict=True)]
-    fewest = min(map(len, rivals))
+    pairs = [(values_n, secret.index) for values_n, secret in zip(values_sn, secrets.items, strict=True)]
+    true_s = np.array([values_n[truth] for values_n, truth in pairs])
+    fewest = min(map(len, values_sn)) - 1
+    rivals_sk = np.stack([np.delete(values_n, truth)[:fewest] for values_n, truth in pairs])
     half = np.full(len(secrets), 0.5)
-    rivals_sk = np.stack([values[:fewest] for values in rivals])
     return Scores("membership", variant, "membership", true_s, half, half, rivals_sk)
