@@ -147,13 +147,12 @@ def _data_file(data: Any, out: Path) -> Path | None:
         return Path(path)
     if source.task is not None:
         raise InputError("a run on the task is described by settings: leave data out and give task={...}")
-    from openbook.base.files import written_aside
+    from openbook.base.files import write_file
 
     path = out.with_name(f"{out.name}.data.jsonl")
     path.parent.mkdir(parents=True, exist_ok=True)
-    with written_aside(path) as aside:
-        lines = (json.dumps(dict(source.record(index)), ensure_ascii=False) for index in range(len(source)))
-        aside.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    lines = (json.dumps(dict(source.record(index)), ensure_ascii=False) for index in range(len(source)))
+    write_file(path, "".join(f"{line}\n" for line in lines))
     return path
 
 

@@ -135,6 +135,7 @@ def test_a_folder_of_runs_stands_for_them(run: Path, tmp_path: Path) -> None:
         shutil.copytree(run, sweep / name)
     (sweep / "jobs").mkdir()
     (sweep / "sweep.json").write_text("{}")
+    (sweep / "lock").touch()  # which `openbook sweep` leaves
     shutil.copytree(run, sweep / "seed=2")
     (sweep / "seed=2" / "data.json").unlink()
     (sweep / "seed=3").mkdir()
@@ -198,6 +199,8 @@ def test_an_exam_gives_the_curve_of_context_reliance(tmp_path: Path) -> None:
     file.write_text(json.dumps({"run": "runs/x", "rows": [*EXAM, {**EXAM[2], "book": "wrong", "accuracy": 0.3}]}))
     text, (one,) = shown([file], tmp_path)
     assert one["status"] == "done" and "Context reliance" in text and "wrong book" in text
+    file.write_text(json.dumps({"rows": [{**EXAM[0], "book": "another"}]}))
+    assert shown([file], tmp_path)[1][0]["status"] == "done"
 
 
 def test_an_audit_shows_its_attacks_and_its_verdict(tmp_path: Path) -> None:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from rich.console import Console
+from rich.markup import escape
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.table import Table
+from rich.text import Text
 
 out = Console(highlight=False)
 err = Console(stderr=True, highlight=False)
@@ -33,6 +36,31 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and (value != value or value in (float("inf"), float("-inf"))):
         return None
     return value
+
+
+def print_table(rows: Iterable[Any], columns: Mapping[str, str | Callable[[Any], str]], caption: str = "") -> None:
+    """Print a line for each row, and below what it is.
+
+    A column, by its header, is a format such as "{accuracy:.1%}", or a function of the row that may give rich's markup.
+    """
+
+    def cell(row: Any, column: str | Callable[[Any], str]) -> str:
+        return escape(column.format_map(row)) if isinstance(column, str) else column(row)
+
+    print_cells(list(columns), [[cell(row, column) for column in columns.values()] for row in rows], caption)
+
+
+def print_cells(header: Sequence[str], cells: Sequence[Sequence[str]], caption: str = "") -> None:
+    """Print a table in rich's markup: columns of words to the left, of numbers to the right, nothing cut off."""
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for place, name in enumerate(header):
+        is_text = any(Text.from_markup(row[place]).plain[:1].isalpha() for row in cells)
+        table.add_column(escape(name), justify="left" if is_text else "right", overflow="fold")
+    for row in cells:
+        table.add_row(*row)
+    out.print(table)
+    if caption:
+        out.print(caption, style="dim", markup=False)
 
 
 @contextmanager

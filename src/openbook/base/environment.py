@@ -6,6 +6,7 @@ import importlib.metadata
 import os
 import platform
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,10 @@ PACKAGES = ("openbook", "torch", "transformers", "tokenizers", "accelerate", "sa
 
 def environment() -> dict[str, Any]:
     """Versions and machine, as far as they can change a result."""
-    versions: dict[str, str | None] = {}
+    versions: dict[str, str | None] = dict.fromkeys(PACKAGES)
     for package in PACKAGES:
-        try:
+        with suppress(importlib.metadata.PackageNotFoundError):
             versions[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            versions[package] = None
     return {
         "python": platform.python_version(),
         "machine": platform.machine(),

@@ -58,9 +58,13 @@ def _fsync(path: Path) -> None:
         os.close(descriptor)
 
 
-def write_json(path: Path, data: Any) -> None:
+def write_file(path: Path, content: str | bytes) -> None:
     with written_aside(path) as aside:
-        aside.write_text(json.dumps(data, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        aside.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def write_json(path: Path, data: Any) -> None:
+    write_file(path, json.dumps(data, indent=1, ensure_ascii=False) + "\n")
 
 
 def file_hash(path: Path) -> str:

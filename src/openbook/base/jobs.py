@@ -133,16 +133,15 @@ def _receive(worker: _Worker) -> Event:
 @contextmanager
 def _workers(count: int, log: Path) -> Iterator[list[_Worker]]:
     workers = _start(count, log)
-    finished = False
     try:
         yield workers
-        finished = True
-    finally:
         for worker in workers:
-            if finished:
-                worker.connection.close()
-            elif worker.process.is_alive():
-                worker.process.terminate()
+            worker.connection.close()
+    except BaseException:
+        for worker in workers:
+            worker.process.terminate()
+        raise
+    finally:
         for worker in workers:
             worker.process.join(PATIENCE)
             if worker.process.is_alive():

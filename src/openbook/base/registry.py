@@ -12,9 +12,9 @@ file outside the package registers things the same way; `load_plugin` runs it.
 from __future__ import annotations
 
 import functools
-import importlib
 import importlib.util
 import os
+import pkgutil
 import re
 import sys
 from collections.abc import Callable, Iterator, Mapping
@@ -34,44 +34,38 @@ class Registry(Mapping[str, T]):
     def __init__(self, kind: str, lazy: Mapping[str, str] | None = None) -> None:
         """`lazy` maps names to `module:attribute`."""
         self.kind = kind
-        self._entries: dict[str, T | str] = dict(lazy or {})
-        self._imported: set[str] = set()
+        self._found_by: dict[str, Callable[[], T]] = {
+            name: functools.partial(pkgutil.resolve_name, place) for name, place in (lazy or {}).items()
+        }
 
     def register(self, name: str) -> Callable[[T], T]:
         """A decorator that registers what it decorates; a name that is taken is refused."""
 
         def add(entry: T) -> T:
-            if name in self._entries:
+            if name in self:
                 raise InputError(f"there is already a {self.kind} called '{name}': choose another name")
-            self._entries[name] = entry
-            self._imported.add(name)
+            self._found_by[name] = lambda: entry
             return entry
 
         return add
 
     def remove(self, name: str) -> None:
         """Forget an entry."""
-        del self._entries[name]
-        self._imported.discard(name)
+        del self._found_by[name]
 
     def __getitem__(self, name: str) -> T:
-        if name not in self._entries:
+        if name not in self:
             raise InputError(f"there is no {self.kind} '{name}' ({', '.join(self)}){nearest(name, self)}")
-        entry = self._entries[name]
-        if name not in self._imported and isinstance(entry, str):
-            module, _, attribute = entry.partition(":")
-            entry = self._entries[name] = getattr(importlib.import_module(module), attribute)
-            self._imported.add(name)
-        return entry  # type: ignore[return-value]
+        return self._found_by[name]()
 
     def __contains__(self, name: object) -> bool:
-        return name in self._entries
+        return name in self._found_by
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._entries)
+        return iter(self._found_by)
 
     def __len__(self) -> int:
-        return len(self._entries)
+        return len(self._found_by)
 
 
 def load_plugin(path: Path) -> None:

@@ -3,33 +3,33 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
-from pathlib import Path
-from typing import Annotated, Literal
+from collections.abc import Sequence
+from dataclasses import asdict, replace
+from typing import Literal
 
 from cyclopts import App, Parameter
 
 from openbook.base.console import out, progress
 from openbook.base.errors import InputError
-from openbook.figures import check_path
-from openbook.figures.terminal import numbers_of, present
+from openbook.cli.output import OUTPUT, Output
 from openbook.paper import built_efficiency, construction, trainability
 from openbook.paper.efficiency_charts import published_rows
 from openbook.paper.experiment import Scale
 from openbook.task.phrasebook import Codebook
 from openbook.theory.construction.curricula import LENGTHS
-from openbook.theory.construction.training import EXAM, Recipe
+from openbook.theory.construction.training import EXAM, Recipe, Update
 from openbook.theory.construction.training import train as train_construction
 from openbook.theory.construction.transformer import SCALE
 from openbook.theory.construction.verify import verify as verify_construction
 
-construct = App(name="construct", help="The transformer written by hand: verify, train, efficiency.")
+construct = App(
+    name="construct",
+    help="The transformer written by hand: verify, train, efficiency.",
+    default_parameter=Parameter(consume_multiple=True),
+)
 
 RATES = (1e-2, 1e-3, 1e-4)  # the paper's peak learning rates
 FAILED = 1  # exit code of a verification that found a mismatch
-Numbers = Annotated[list[int], Parameter(negative="", consume_multiple=True)]
-Words = Annotated[list[str], Parameter(negative="", consume_multiple=True)]
-Switch = Annotated[bool, Parameter(negative="")]
 
 
 @construct.command
@@ -41,8 +41,7 @@ def verify(
     codebooks: int = 2000,
     scale: float = SCALE,
     seed: int = 0,
-    chart: Path | None = None,
-    json: Switch = False,
+    output: Output = OUTPUT,
 ) -> int:
     """Compare the construction with the oracle and with its lemma, and measure where it stops being exact.
 
@@ -65,17 +64,13 @@ def verify(
         The scale N of the two products in each level.
     seed:
         Determines codebooks, divisions and strings.
-    chart:
+    output.chart:
         Save the deviation against N as .png, .svg or .html.
-    json:
-        Print one JSON object instead of tables.
     """
-    check_path(chart)
     with progress(f"strings of MLT({depth}, {chars})", strings) as advance:
         result = verify_construction(depth, chars, strings, codebooks, seed, scale, advance)
-    figures = construction.draw([result])
-    present([*figures, *numbers_of(figures)], result, chart, json)
-    if not json:
+    output.present(result, construction.draw([result]), numbers=True)
+    if not output.json:
         out.print("[green]holds[/]" if result["holds"] else "[red]FAILS[/]")
     return 0 if result["holds"] else FAILED
 
@@ -86,15 +81,14 @@ def train(
     depth: int = 5,
     chars: int = 10,
     update: Literal["both", "layerwise", "full"] = "both",
-    rates: Annotated[list[float], Parameter(negative="", consume_multiple=True)] = list(RATES),  # noqa: B006
+    rates: list[float] = list(RATES),  # noqa: B006
     sequences: int = 51_200,
     length: int = 20,
     seed: int = 0,
-    shrink: Switch = False,
-    each_string: Switch = False,
-    control: Switch = False,
-    chart: Path | None = None,
-    json: Switch = False,
+    shrink: bool = False,
+    each_string: bool = False,
+    control: bool = False,
+    output: Output = OUTPUT,
 ) -> None:
     """The paper's trainability experiment: learn a codebook while one rule at a time is hidden.
 
@@ -125,42 +119,37 @@ def train(
         Hide a different column from each string, not one column from all strings of a step.
     control:
         Also train all levels with nothing hidden: what is recovered then was not learned from hiding.
-    chart:
+    output.chart:
         Save the columns recovered as .png, .svg or .html.
-    json:
+    output.json:
         Print one JSON object instead of a table.
     """
-    check_path(chart)
     if not rates:
         raise InputError("no peak rate: give --rates at least one number, or leave it out")
-    updates: list[Literal["layerwise", "full"]] = ["layerwise", "full"] if update == "both" else [update]
-    recipes = [
-        Recipe(each, rate, sequences, length, seed=seed, shrink=shrink, each_string=each_string)
-        for each in updates
-        for rate in rates
-    ]
-    if control:
-        recipes += [Recipe("full", rate, sequences, length, seed=seed, shrink=shrink, masked=False) for rate in rates]
+    shared = Recipe(sequences=sequences, length=length, seed=seed, shrink=shrink)
+    updates: Sequence[Update] = ("layerwise", "full") if update == "both" else (update,)
+    hiding = [replace(shared, update=each, each_string=each_string) for each in updates]
+    kinds = [*hiding, replace(shared, masked=False)] if control else hiding
+    recipes = [replace(kind, rate=rate) for kind in kinds for rate in rates]
     for recipe in recipes:
         recipe.check()
     codebook = Codebook.sample(depth, chars, seed)
     with progress(f"steps on MLT({depth}, {chars})", sum(recipe.steps for recipe in recipes)) as advance:
         runs = [train_construction(codebook, recipe, advance).to_json() for recipe in recipes]
     best = max(run["recovered"] for run in runs if run["masked"])
-    present(trainability.draw(runs), {"recovered": best, "runs": runs}, chart, json)
+    output.present({"recovered": best, "runs": runs}, trainability.draw(runs))
 
 
 @construct.command
 def efficiency(
     *,
     scale: Scale = "laptop",
-    chars: Numbers = [],  # noqa: B006
-    samples: Numbers = [],  # noqa: B006
+    chars: list[int] = [],  # noqa: B006
+    samples: list[int] = [],  # noqa: B006
     seeds: int | None = None,
-    curricula: Words = [],  # noqa: B006
+    curricula: list[str] = [],  # noqa: B006
     processes: int | None = None,
-    chart: Path | None = None,
-    json: Switch = False,
+    output: Output = OUTPUT,
 ) -> None:
     """The main figure at the paper's task size: accuracy with an empty context against samples.
 
@@ -185,12 +174,9 @@ def efficiency(
         Curricula to train under; all five if not given.
     processes:
         Trainings that run at the same time; as many as there are cores if not given.
-    chart:
-        Save the figure as .png, .svg or .html.
-    json:
+    output.json:
         Print one JSON object instead of a table.
     """
-    check_path(chart)
     units = built_efficiency.grid(scale, chars, samples, seeds, curricula)
     workers = os.cpu_count() or 1 if processes is None else processes
     with progress("training samples", sum(unit.config["samples"] for unit in units)) as advance:
@@ -203,5 +189,4 @@ def efficiency(
         "rows": [{"curriculum": row["curve"], **{k: v for k, v in row.items() if k != "curve"}} for row in rows],
         "published_by_a_3b_model": published_rows(built_efficiency.NAMES),
     }
-    figures = built_efficiency.draw(rows)
-    present([*figures, *numbers_of(figures)], data, chart, json)
+    output.present(data, built_efficiency.draw(rows), numbers=True)

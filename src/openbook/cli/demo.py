@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import itertools
-import json as json_format
 import re
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-from cyclopts import Parameter
 from rich.panel import Panel
 from rich.text import Text
 
@@ -16,7 +13,7 @@ from openbook.base.console import emit_json, out
 from openbook.base.errors import MachineError
 from openbook.book.text import THINK
 from openbook.cli.translate import in_symbols, show
-from openbook.task.dataset import DatasetSpec
+from openbook.task.dataset import DatasetSpec, record
 from openbook.task.formats import ReleasedFormat
 from openbook.task.inputs import random_inputs
 from openbook.task.phrasebook import Codebook
@@ -26,7 +23,7 @@ from openbook.task.writer import write_dataset
 PIECES_SHOWN = 4
 
 
-def demo(*, folder: Path = Path("demo"), seed: int = 0, json: Annotated[bool, Parameter(negative="")] = False) -> None:
+def demo(*, folder: Path = Path("demo"), seed: int = 0, json: bool = False) -> None:
     """Take a first look at the task, in a minute.
 
     It translates one string, writes a small dataset, and shows three of its records.
@@ -57,15 +54,14 @@ def demo(*, folder: Path = Path("demo"), seed: int = 0, json: Annotated[bool, Pa
     spec = DatasetSpec(ReleasedFormat(depth, chars, thoughts=8), samples, codebook, seed, lengths=(4, 8))
     path = folder / "translations.jsonl"
     written = write_dataset(spec, path, force=True)
-    with path.open(encoding="utf-8") as file:
-        records = [json_format.loads(line) for line in itertools.islice(file, 3)]
+    records = [record(spec, number) for number in range(3)]
     if json:
-        ends = {"input": worked[0].string, "output": worked[-1].result}
+        ends = {"input": worked[0]["string"], "output": worked[-1]["result"]}
         emit_json({**ends, "dataset": str(path), "samples": written.records, "records": records})
         return
     out.print(f"{path}: {written.records:,} records, {written.bytes / 1e6:.1f} MB. The first three:\n", markup=False)
-    for number, record in enumerate(records, 1):
-        out.print(Panel(readable(record), title=f"record {number}", title_align="left"))
+    for number, shown in enumerate(records, 1):
+        out.print(Panel(readable(shown), title=f"record {number}", title_align="left"))
     out.print(
         "The [green]green[/green] rules are needed for the answer. Training opens the book, fades it on a schedule, "
         "and computes loss on the completion alone."

@@ -6,12 +6,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
-from rich.markup import escape
-from rich.table import Table
 
-from openbook.base.console import emit_json, out, progress
-from openbook.figures import check_path, save
-from openbook.figures.charts import Axis, Chart, Level, Panel, Series, share
+from openbook.base.console import emit_json, out, print_table, progress
+from openbook.cli.output import RATES
+from openbook.figures import Chart, check_path, save
 
 Shares = Annotated[list[float], Parameter(name="--open", negative="", consume_multiple=True)]
 
@@ -97,57 +95,26 @@ def exam(
 
 
 def _show(rows: list[dict[str, Any]]) -> None:
-    headers = ["book", "open", "pieces", "accuracy", "95 % interval", "chance", "exact match"]
-    generated = rows[0]["generated_match"] is not None
-    table = Table(*headers, *(["written"] if generated else []), box=None, header_style="bold")
-    for row in rows:
-        cells = [
-            row["book"],
-            f"{row['open']:.0%}",
-            f"{row['pieces']:.1f}",
-            f"{row['accuracy']:.3f}",
-            f"{row['low']:.3f} to {row['high']:.3f}",
-            f"{row['chance']:.3f}",
-            f"{row['exact_match']:.3f}",
-        ]
-        table.add_row(*cells, *([f"{row['generated_match']:.3f}"] if generated else []))
-    out.print(table)
-    out.print(f"{rows[0]['samples']} examples; intervals are clustered by example", style="dim")
-    if generated:
-        out.print("written: exact matches of what the model writes by itself", style="dim")
+    columns = {"book": "{book}", "open": "{open:.0%}", "pieces": "{pieces:.1f}", **RATES}
+    caption = f"{rows[0]['samples']} examples; intervals are clustered by example"
+    if rows[0]["generated_match"] is not None:
+        columns["written"] = "{generated_match:.3f}"
+        caption += "\nwritten: exact matches of what the model writes by itself"
+    print_table(rows, columns, caption)
 
 
 def _show_sections(rows: list[dict[str, Any]]) -> None:
-    headers = ["closed", "pieces", "accuracy", "95 % interval", "chance", "exact match", "examples"]
-    table = Table(*headers, box=None, header_style="bold")
-    for row in rows:
-        table.add_row(
-            escape(row["section"]),
-            f"{row['pieces']:.1f}",
-            f"{row['accuracy']:.3f}",
-            f"{row['low']:.3f} to {row['high']:.3f}",
-            f"{row['chance']:.3f}",
-            f"{row['exact_match']:.3f}",
-            str(row["samples"]),
-        )
     out.print()
-    out.print(table)
-    out.print("one section closed, the others open", style="dim")
+    columns = {"closed": "{section}", "pieces": "{pieces:.1f}", **RATES, "examples": "{samples}"}
+    print_table(rows, columns, "one section closed, the others open")
 
 
 def reliance_chart(rows: list[dict[str, Any]]) -> Chart:
     """Accuracy against the share of the book that is open, with the right book and with a wrong one."""
-    series = [
-        Series(f"{book} book", [(row["open"], row["accuracy"]) for row in these], colour, _intervals(these))
-        for colour, book in enumerate(("right", "wrong"))
-        if (these := [row for row in rows if row["book"] == book])
-    ]
-    axis = Axis("share of the book that is open", form="percent", low=0, high=1)
-    panel = Panel("Accuracy on the answer", axis, share("accuracy"), series, [Level(rows[0]["chance"], "chance")])
-    points = ", ".join(f"{y:.0%} at {x:.0%}" for x, y in series[0].points)
+    from openbook.comparison.own_runs import reliance
+    from openbook.comparison.records import ExamRow
+
+    panel = reliance([ExamRow(**row) for row in rows])
+    points = ", ".join(f"{y:.0%} at {x:.0%}" for x, y in panel.series[0].points)
     title = "How much the model leans on the book"
     return Chart("reliance", title, f"Accuracy by the share that is open: {points}.", [panel])
-
-
-def _intervals(rows: list[dict[str, Any]]) -> list[tuple[float, float]]:
-    return [(row["low"], row["high"]) for row in rows]

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
-from rich.table import Table
 
-from openbook.base.console import emit_json, err, out, progress
+from openbook.base.console import emit_json, err, out, print_cells, print_table, progress
 from openbook.base.errors import InputError
+from openbook.cli.output import RATES
 
 EXIT_NOT_CAPABLE = 1  # a student that cannot read is saved, but not called a reader
 
@@ -190,12 +190,12 @@ def _list_settings(config: Any, json: bool) -> int:
     if json:
         emit_json({"settings": settings})
         return 0
-    table = Table("setting", "value", "meaning", box=None, header_style="bold", pad_edge=False)
     for setting in settings:
-        value = setting["value"] if isinstance(setting["value"], str) else dumps(setting["value"]).replace("null", "")
-        table.add_row(setting["key"], value, "; ".join(filter(None, [", ".join(setting["words"]), setting["meaning"]])))
-    out.print(table)
-    out.print(f"--curriculum sets all of curriculum.*: {', '.join(PRESETS)}", style="dim")
+        if not isinstance(setting["value"], str):
+            setting["value"] = dumps(setting["value"]).replace("null", "")
+        setting["meaning"] = "; ".join(filter(None, [", ".join(setting["words"]), setting["meaning"]]))
+    caption = f"--curriculum sets all of curriculum.*: {', '.join(PRESETS)}"
+    print_table(settings, {"setting": "{key}", "value": "{value}", "meaning": "{meaning}"}, caption)
     return 0
 
 
@@ -236,13 +236,18 @@ def _show_course(config: Any, json: bool) -> int:
     if json:
         emit_json({"stages": course, "most_steps": config.reading.most_steps})
         return 0
-    table = Table("stage", "levels", "unused rules", "lengths", "pages missing", box=None, header_style="bold")
-    for number, stage in enumerate(course, 1):
-        lengths = "{} to {}".format(*stage["lengths"])
-        missing = f"{config.reading.missing:.0%} of examples" if stage["missing"] else ""
-        table.add_row(str(number), str(stage["levels"]), f"{stage['others']:.0%}", lengths, missing)
-    out.print(table)
-    out.print(f"a stage ends when it is mastered; at most {config.reading.most_steps:,} steps in all", style="dim")
+    missing = f"{config.reading.missing:.0%} of examples"
+    print_table(
+        [stage | {"number": number} for number, stage in enumerate(course, 1)],
+        {
+            "stage": "{number}",
+            "levels": "{levels}",
+            "unused rules": "{others:.0%}",
+            "lengths": "{lengths[0]} to {lengths[1]}",
+            "pages missing": lambda stage: missing if stage["missing"] else "",
+        },
+        f"a stage ends when it is mastered; at most {config.reading.most_steps:,} steps in all",
+    )
     return 0
 
 
@@ -254,23 +259,20 @@ def _show_plan(config: Any, json: bool) -> int:
     if json:
         emit_json(plan)
         return 0
-    table = Table("what", "how much", box=None, header_style="bold")
-    for name in ("examples", "positions", "steps", "tokens_per_example", "targets_per_example", "tokens", "parameters"):
-        table.add_row(name.replace("_", " "), f"{plan[name]:,}")
-    for name, size in plan["memory"].items():
-        table.add_row(f"memory: {name.replace('_', ' ')}", f"{size / 2**30:,.3f} GiB")
-    out.print(table)
-    out.print(f"tokens are {plan['tokens_are']}; memory is an estimate, not a measurement", style="dim")
+    counts = ("examples", "positions", "steps", "tokens_per_example", "targets_per_example", "tokens", "parameters")
+    amounts = {name: f"{plan[name]:,}" for name in counts}
+    amounts |= {f"memory: {name}": f"{size / 2**30:,.3f} GiB" for name, size in plan["memory"].items()}
+    caption = f"tokens are {plan['tokens_are']}; memory is an estimate, not a measurement"
+    print_cells(["what", "how much"], [[name.replace("_", " "), much] for name, much in amounts.items()], caption)
     if plan["pieces_that_do_not_fit"] or plan["prompts_cut"]:
         out.print(
             f"{plan['pieces_that_do_not_fit']:g} pieces of an example do not fit into the window of {plan['window']} "
             f"tokens and are left out; {plan['prompts_cut']:.0%} of the prompts are cut at their start",
             style="yellow",
         )
-    schedule = Table("progress", "closed", "examples without book", "silent thoughts", box=None, header_style="bold")
-    for point in plan["schedule"]:
-        schedule.add_row(*(f"{point[name]:.0%}" for name in ("progress", "closed", "without_book", "silent")))
-    out.print(schedule)
+    columns = {"progress": "{progress:.0%}", "closed": "{closed:.0%}"}
+    columns |= {"examples without book": "{without_book:.0%}", "silent thoughts": "{silent:.0%}"}
+    print_table(plan["schedule"], columns)
     return 0
 
 
@@ -279,16 +281,7 @@ def _report(line: str) -> None:
 
 
 def _show_result(result: dict[str, Any]) -> None:
-    table = Table("book", "accuracy", "95 % interval", "chance", "exact match", box=None, header_style="bold")
-    for row in result["exam"]:
-        table.add_row(
-            "closed" if row["open"] == 0 else "open",
-            f"{row['accuracy']:.3f}",
-            f"{row['low']:.3f} to {row['high']:.3f}",
-            f"{row['chance']:.3f}",
-            f"{row['exact_match']:.3f}",
-        )
-    out.print(table)
+    print_table(result["exam"], {"book": lambda row: "closed" if row["open"] == 0 else "open", **RATES})
     if result.get("skipped"):
         out.print(f"{result['skipped']:,} records could not be read and were left out", style="yellow")
     if result.get("retention"):

@@ -7,9 +7,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 from rich.markup import escape
-from rich.table import Table
 
-from openbook.base.console import emit_json, out
+from openbook.base.console import emit_json, out, print_table
 from openbook.base.errors import InputError
 
 
@@ -45,8 +44,6 @@ def report(
     if json:
         emit_json({"page": str(page), "runs": described})
         return
-    table = Table("run", "state", "what is missing or wrong", box=None, header_style="bold")
-    for row in described:
-        table.add_row(escape(row["source"]), row["status"], escape(" ".join(row["notices"])))
-    out.print(table)
+    wrong = {"what is missing or wrong": lambda row: escape(" ".join(row["notices"]))}
+    print_table(described, {"run": "{source}", "state": "{status}", **wrong})
     out.print(f"the page: {page.absolute()}", soft_wrap=True, markup=False)

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
+from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
 
-from openbook.base.console import emit_json, err, out
+from openbook.base.console import emit_json, err, out, print_table
 from openbook.base.errors import InputError
 from openbook.paper.experiment import SCALES, Scale
 
@@ -85,10 +85,9 @@ def reproduce(
         if path is not None and path.exists() and not path.is_dir():
             raise InputError(f"{path} is a file: name a folder with {name}")
     planned = plan_reproduction(names, scale, folder, reader, load_studies(study))
-    if list_:
-        return _list(planned, json)
-    if dry_run:
-        return _dry_run(planned, again, json)
+    if list_ or dry_run:
+        _list(planned, json) if list_ else _dry_run(planned, again, json)
+        return 0
     with _term_as_interrupt(), _progress() as on_event:
         outcome = complete(planned, processes, again, publish, on_event)
     emit_json(outcome.to_json()) if json else _show(outcome)
@@ -126,18 +125,14 @@ def _progress() -> Iterator[Callable[[Event, JobProgress], None]]:
 @contextmanager
 def _term_as_interrupt() -> Iterator[None]:
     """Treat a SIGTERM like Ctrl-C: the workers are asked to save their state."""
-
-    def interrupt(number: int, frame: Any) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGTERM, interrupt)
+    before = signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
-def _list(planned: Reproduction, json: bool) -> int:
+def _list(planned: Reproduction, json: bool) -> None:
     weights = {job.key: job.weight for job in planned.jobs}
     rows: list[dict[str, Any]] = []
     for experiment in planned.experiments:
@@ -157,21 +152,13 @@ def _list(planned: Reproduction, json: bool) -> int:
     whole = sum(weights.values()) / 60
     if json:
         listed = {"scale": planned.scale, "scales": list(SCALES), "experiments": rows}
-        emit_json({**listed, "cpu_minutes": round(whole, 1)})
-        return 0
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    table.add_column("experiment", no_wrap=True)
-    table.add_column("in the paper")
-    for name in ("units", "models", "done", "CPU min"):
-        table.add_column(name, justify="right")
-    for row in rows:
-        table.add_row(*(str(row[key]) for key in ("name", "paper", "units", "models", "done", "cpu_minutes")))
-    out.print(table)
-    out.print(f"{whole:.0f} CPU minutes in all at scale {planned.scale}; experiments share their models", style="dim")
-    return 0
+        return emit_json({**listed, "cpu_minutes": round(whole, 1)})
+    columns = {"experiment": "{name}", "in the paper": "{paper}", "units": "{units}", "models": "{models}"}
+    caption = f"{whole:.0f} CPU minutes in all at scale {planned.scale}; experiments share their models"
+    print_table(rows, {**columns, "done": "{done}", "CPU min": "{cpu_minutes}"}, caption)
 
 
-def _dry_run(planned: Reproduction, again: bool, json: bool) -> int:
+def _dry_run(planned: Reproduction, again: bool, json: bool) -> None:
     """Show what would run. The config of every model was checked by planning it."""
     from openbook.paper.jobs import TrainJob
 
@@ -180,19 +167,21 @@ def _dry_run(planned: Reproduction, again: bool, json: bool) -> int:
         command = {"command": job.command} if isinstance(job, TrainJob) else {}
         jobs.append({"job": str(job), "cpu_seconds": job.weight, "needs": list(job.needs), **command})
     if json:
-        emit_json({"scale": planned.scale, "out": str(planned.out), "jobs": jobs})
-        return 0
+        return emit_json({"scale": planned.scale, "out": str(planned.out), "jobs": jobs})
     for entry in jobs:
         out.print(entry.get("command", entry["job"]), soft_wrap=True)
     out.print(f"{len(jobs)} jobs to do; all configs are valid", style="dim")
-    return 0
 
 
 def _show(outcome: Outcome) -> None:
-    table = Table("experiment", "the paper says", "verdict", box=None, header_style="bold", pad_edge=False)
-    for claim in outcome.claims:
-        table.add_row(claim.experiment, f"{claim.claim}\n[dim]{claim.numbers_in_words()}[/]", VERDICTS[claim.verdict])
-    out.print(table)
+    print_table(
+        outcome.claims,
+        {
+            "experiment": lambda claim: claim.experiment,
+            "the paper says": lambda claim: f"{escape(claim.claim)}\n[dim]{escape(claim.numbers_in_words())}[/]",
+            "verdict": lambda claim: VERDICTS[claim.verdict],
+        },
+    )
     holds, fails, unclear = (sum(claim.verdict == verdict for claim in outcome.claims) for verdict in VERDICTS)
     out.print(f"{holds} hold, {fails} do not, for {unclear} there is not enough evidence", style="bold")
     for key, why in outcome.failed.items():

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
 from openbook.base.console import progress
 from openbook.base.errors import InputError
-from openbook.figures import check_path
-from openbook.figures.charts import Chart, Table
-from openbook.figures.terminal import numbers_of, present
+from openbook.cli.output import OUTPUT, Output
+from openbook.figures import Chart, Table
 from openbook.paper import dynamics, gradients
 from openbook.paper import gap as gap_figure
 from openbook.task.alphabet import check_size
 from openbook.task.phrasebook import Codebook
 from openbook.theory.surrogate.descent import CASES
 from openbook.theory.surrogate.gap import GapGrid
-from openbook.theory.surrogate.gradient import BATCHES, DEEPER_RATES, RATES, GradientGrid, measure
+from openbook.theory.surrogate.gradient import GradientGrid, measure
 from openbook.theory.surrogate.learn import Algorithm, InputKind, LearnerConfig
 from openbook.theory.surrogate.learn import learn as run_learner
 from openbook.theory.surrogate.soft import CONTROLS
 from openbook.theory.surrogate.trajectory import Trajectory
 
 surrogate = App(name="surrogate", help="The surrogate model: learn a codebook, measure the gap and the gradients.")
-Json = Annotated[bool, Parameter(negative="")]
 
 
 @surrogate.command
@@ -41,8 +38,7 @@ def learn(
     steps: int | None = None,
     rate: float | None = None,
     noise: float | None = None,
-    chart: Path | None = None,
-    json: Json = False,
+    output: Output = OUTPUT,
 ) -> None:
     """Learn a random codebook with one of the paper's algorithms, or with a control.
 
@@ -74,12 +70,11 @@ def learn(
         Learning rate of the soft model, 100 if not given.
     noise:
         Standard deviation of the initial weights; if not given, 0 for layerwise and full, 1/n for the controls.
-    chart:
+    output.chart:
         Save the recovery of each layer as .png, .svg or .html.
-    json:
+    output.json:
         Print one JSON object instead of a table.
     """
-    check_path(chart)
     proven = algorithm in ("search", "descent")
     for option, value in (("--noise", noise), ("--steps", steps), ("--rate", rate)):
         if value is not None and proven:
@@ -94,7 +89,7 @@ def learn(
     codebook = Codebook.sample(depth, chars, seed)
     with progress(f"{algorithm}, MLT({depth}, {chars})", config.budget(codebook)) as advance:
         result = run_learner(config, codebook, advance)
-    present(_figures(result), result.to_json(), chart, json)
+    output.present(result.to_json(), _figures(result))
 
 
 def _figures(result: Trajectory) -> list[Chart | Table]:
@@ -133,13 +128,8 @@ def _figures(result: Trajectory) -> list[Chart | Table]:
 @surrogate.command
 def gap(
     *,
-    chars: tuple[int, ...] = (2, 3, 4),
-    depth: int = 5,
-    seeds: int = 10,
-    budget: int = 200_000,
-    seed: int = 0,
-    chart: Path | None = None,
-    json: Json = False,
+    grid: Annotated[GapGrid, Parameter(name="*")] = GapGrid(),  # noqa: B008 - it is frozen
+    output: Output = OUTPUT,
 ) -> None:
     """The exponential gap: input needed to learn a codebook, with and without context.
 
@@ -151,30 +141,24 @@ def gap(
 
     Parameters
     ----------
-    chars:
+    grid.chars:
         Alphabet sizes.
-    depth:
+    grid.depth:
         Largest depth without context; with context it goes twice as deep.
-    seeds:
+    grid.seeds:
         Codebooks at each size, 6 or more.
-    budget:
+    grid.budget:
         Characters after which a vanilla run is stopped, and marked.
-    seed:
+    grid.seed:
         Determines codebooks, weights and strings.
-    chart:
-        Save the figure as .png, .svg or .html.
-    json:
-        Print one JSON object instead of tables.
     """
-    check_path(chart)
-    grid = GapGrid(chars, depth, seeds, budget, seed)
     grid.check()
     with progress("the gap", grid.total()) as advance:
         rows = gap_figure.measured(grid, advance)
-    data = {"seeds": seeds, "budget": budget, "seed": seed, "rows": rows, "fits": gap_figure.fits_of(rows)}
+    data: dict[str, Any] = {"seeds": grid.seeds, "budget": grid.budget, "seed": grid.seed}
     data["rows"] = [{key: value for key, value in row.items() if key != "fits"} for row in rows]
-    figures = gap_figure.draw(rows)
-    present([*figures, *numbers_of(figures)], data, chart, json)
+    data["fits"] = gap_figure.fits_of(rows)
+    output.present(data, gap_figure.draw(rows), numbers=True)
 
 
 @surrogate.command
@@ -188,8 +172,7 @@ def gradient(
     books: tuple[int, ...] | None = None,
     masks: int = 16,
     seed: int = 0,
-    chart: Path | None = None,
-    json: Json = False,
+    output: Output = OUTPUT,
 ) -> None:
     """Gradient prediction accuracy: does the gradient of a dropped rule point at the rule?
 
@@ -217,28 +200,17 @@ def gradient(
         Random masks for each point, each with its own codebook; a quarter of them get the largest batch.
     seed:
         Determines codebooks, masks and strings.
-    chart:
-        Save the figure as .png, .svg or .html.
-    json:
+    output.json:
         Print one JSON object instead of a table.
     """
-    check_path(chart)
     check_size(depth, chars)
-    grid = GradientGrid(
-        depth=depth,
-        chars=chars,
-        pairs=pairs,
-        rates=rates or RATES,
-        deeper_rates=rates or DEEPER_RATES,
-        batches=batches or BATCHES,
-        books=books or tuple(range(1, depth + 1)),
-        masks=masks,
-        seed=seed,
-    )
+    given = {"rates": rates, "deeper_rates": rates, "batches": batches}
+    given = {name: value for name, value in given.items() if value}
+    books = books or tuple(range(1, depth + 1))
+    grid = GradientGrid(depth, chars, pairs, books=books, masks=masks, seed=seed, **given)  # type: ignore[arg-type]
     grid.check()
     with progress(f"gradients, MLT({depth}, {chars})", grid.total()) as advance:
         rows = measure(grid, advance)
     settings = {"depth": depth, "chars": chars, "pairs": pairs}
-    figures = [gradients.both_figures([{**settings, **row} for row in rows])]
-    data = {**settings, "masks": masks, "seed": seed, "rows": rows}
-    present([*figures, *numbers_of(figures)], data, chart, json)
+    figure = gradients.both_figures([{**settings, **row} for row in rows])
+    output.present({**settings, "masks": masks, "seed": seed, "rows": rows}, [figure], numbers=True)

@@ -7,9 +7,8 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 from rich.markup import escape
-from rich.table import Table
 
-from openbook.base.console import emit_json, out, progress
+from openbook.base.console import emit_json, out, print_cells, progress
 from openbook.base.errors import InputError
 
 EXIT_FAILED = 1  # a run failed; the table names it
@@ -21,7 +20,7 @@ def sweep(
     out_folder: Annotated[Path, Parameter(name=["--out", "-o"])] = Path("runs/sweep"),
     executor: Literal["local", "slurm"] = "local",
     jobs: int = 1,
-    option: Annotated[list[str], Parameter(negative="", consume_multiple=True)] = [],  # noqa: B006
+    option: Annotated[list[str], Parameter(consume_multiple=True)] = [],  # noqa: B006
     json: bool = False,
 ) -> int:
     """Train one run for every combination of some settings, and put the results into one table.
@@ -72,12 +71,12 @@ def _key_and_value(setting: str) -> tuple[str, Any]:
 
 
 def _show(rows: list[dict[str, Any]], keys: list[str]) -> None:
-    headers = [key.rpartition(".")[2] for key in keys]
-    table = Table(*headers, "status", "closed book", "open book", "seconds", box=None, header_style="bold")
+    cells = []
     for row in rows:
-        numbers = [f"{row[name]:.3f}" if name in row else "" for name in ("closed_book", "open_book", "seconds")]
-        table.add_row(*(escape(str(row[key])) for key in keys), row["status"], *numbers)
-    out.print(table)
+        numbers = (f"{row[name]:.3f}" if name in row else "" for name in ("closed_book", "open_book", "seconds"))
+        cells.append([*(escape(str(row[key])) for key in keys), row["status"], *numbers])
+    headers = [key.rpartition(".")[2] for key in keys]
+    print_cells([*headers, "status", "closed book", "open book", "seconds"], cells)
     for row in rows:
         if "error" in row:
             out.print(f"{row['name']}: {row['error']}", style="red", markup=False)

@@ -53,11 +53,11 @@ def task(
     chain: Chain = "silent",
     unused: float = 0.25,
     codebook: Path | None = None,
-    fresh_codebooks: Annotated[bool, Parameter(negative="")] = False,
+    fresh_codebooks: bool = False,
     thoughts: int | None = None,
     tokens_per_rule: Literal[4, 6] | None = None,
-    force: Annotated[bool, Parameter(negative="")] = False,
-    json: Annotated[bool, Parameter(negative="")] = False,
+    force: bool = False,
+    json: bool = False,
 ) -> None:
     """Write a dataset of translations to a JSONL file.
 

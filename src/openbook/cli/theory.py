@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 from rich.markup import escape
 from rich.table import Table
 
-from openbook.base.console import emit_json, out, progress
-from openbook.figures import check_path, save
+from openbook.base.console import emit_json, out, print_cells, progress
+from openbook.cli.output import OUTPUT, Output
+from openbook.figures import save
 from openbook.theory.lemmas import Check, Result, select
 from openbook.theory.lemmas.charts import decay_rows, lower_bound_chart
 
@@ -22,11 +22,10 @@ VERDICT = {True: "[green]holds[/green]", False: "[bold red]FAILS[/bold red]"}
 
 def theory(
     *,
-    only: Annotated[list[str] | None, Parameter(negative="", consume_multiple=True)] = None,
-    list_checks: Annotated[bool, Parameter(name="--list", negative="")] = False,
+    only: Annotated[list[str] | None, Parameter(consume_multiple=True)] = None,
+    list_checks: Annotated[bool, Parameter(name="--list")] = False,
     seed: int = 0,
-    chart: Path | None = None,
-    json: Annotated[bool, Parameter(negative="")] = False,
+    output: Output = OUTPUT,
 ) -> int:
     """Check every lemma and theorem of the paper by machine: claim, method, measured value and verdict.
 
@@ -43,15 +42,14 @@ def theory(
         List the checks and what they claim, without running them.
     seed
         Seed of the checks that draw random codebooks or inputs.
-    chart
+    output.chart
         Draw the lower bound (exact, the paper's, ours) to this file: .png, .svg or .html.
-    json
+    output.json
         Print one JSON object on standard output.
     """
-    check_path(chart)
     checks = select(only)
     if list_checks:
-        if json:
+        if output.json:
             emit_json({"checks": [check.to_json() for check in checks]})
         else:
             _show(["claim, and where the paper makes it"], checks, [[f"[dim]{check.paper}[/dim]"] for check in checks])
@@ -62,11 +60,11 @@ def theory(
             advance(0, note=check.name)
             results.append(check.run(seed=seed))
             advance()
-    if chart is not None:
-        save(lower_bound_chart(decay_rows()), chart)
+    if output.chart is not None:
+        save(lower_bound_chart(decay_rows()), output.chart)
     held, seconds = sum(result.holds for result in results), round(sum(result.seconds for result in results), 2)
     failed = len(results) - held
-    if json:
+    if output.json:
         rows = [result.to_json() for result in results]
         emit_json({"checks": rows, "hold": held, "fail": failed, "seconds": seconds, "seed": seed})
     else:
@@ -77,12 +75,11 @@ def theory(
 
 def _show(columns: Sequence[str], checks: Sequence[Check], cells: Sequence[Sequence[str]]) -> None:
     """Print the checks by section; the first cell of each check stands below its claim, the others in columns."""
-    table = Table("check", *columns, box=None, pad_edge=False)
+    rows: list[list[str]] = []
     for section, members in itertools.groupby(zip(checks, cells, strict=True), key=lambda member: member[0].section):
-        table.add_row(f"[bold]{section}[/bold]")
-        for check, (below, *others) in members:
-            table.add_row(check.name, f"{escape(check.claim)}\n{below}", *others)
-    out.print(table)
+        rows.append([f"[bold]{section}[/bold]", *[""] * len(columns)])
+        rows += [[check.name, f"{escape(check.claim)}\n{below}", *others] for check, (below, *others) in members]
+    print_cells(["check", *columns], rows)
 
 
 def _show_all(results: Sequence[Result]) -> None:

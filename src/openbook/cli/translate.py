@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Annotated
+from typing import Any
 
-from cyclopts import Parameter
 from rich.table import Table
 from rich.text import Text
 
@@ -24,18 +22,6 @@ COLOURS = ("cyan", "magenta", "yellow", "green", "blue", "red")
 LABEL, CELL = 11, 13  # columns of a terminal: "  shifted  ", and "A B -> K L" with a gap
 
 
-@dataclass(frozen=True)
-class Worked:
-    """One level in symbols, as `--json` prints it: `string` is shifted, cut into bigrams, and becomes `result`."""
-
-    level: int  # levels are numbered from 1, like the languages they translate from
-    string: list[str]
-    shifted: list[str]
-    bigrams: list[list[str]]
-    rules: list[str]
-    result: list[str]
-
-
 def read_string(words: Sequence[str], alphabet: str) -> list[int]:
     """The characters of a string as typed, with or without blanks between its symbols."""
     symbols = "".join("".join(words).split())
@@ -49,15 +35,19 @@ def read_string(words: Sequence[str], alphabet: str) -> list[int]:
     return string
 
 
-def in_symbols(codebook: Codebook, levels: list[Level]) -> list[Worked]:
-    """The oracle's levels, written with the symbols of the alphabets."""
+def in_symbols(codebook: Codebook, levels: list[Level]) -> list[dict[str, Any]]:
+    """The oracle's levels in symbols, as `--json` prints them: a string is shifted, cut into bigrams, and translated.
+
+    Levels are numbered from 1, like the languages they translate from.
+    """
     strings = codebook.in_symbols([*(level.string for level in levels), output(levels)])
     worked = []
     for number, (string, result) in enumerate(pairwise(strings), 1):
         shifted = string[1:] + string[:1]
         bigrams = _bigrams(shifted)
         rules = [f"{a} {b} -> {c} {d}" for (a, b), (c, d) in zip(bigrams, _bigrams(result), strict=True)]
-        worked.append(Worked(number, string, shifted, bigrams, rules, result))
+        steps = {"string": string, "shifted": shifted, "bigrams": bigrams, "rules": rules, "result": result}
+        worked.append({"level": number, **steps})
     return worked
 
 
@@ -72,8 +62,8 @@ def translate(
     length: int = 8,
     seed: int = 0,
     codebook: Path | None = None,
-    invert: Annotated[bool, Parameter(negative="")] = False,
-    json: Annotated[bool, Parameter(negative="")] = False,
+    invert: bool = False,
+    json: bool = False,
 ) -> None:
     """Translate one string and show every step.
 
@@ -115,13 +105,13 @@ def translate(
     if not json:
         show(book, worked, invert)
         return
-    first, last = worked[0].string, worked[-1].result
+    first, last = worked[0]["string"], worked[-1]["result"]
     ends = {"input": last, "output": first} if invert else {"input": first, "output": last}
-    levels = [asdict(level) for level in (worked[::-1] if invert else worked)]
+    levels = worked[::-1] if invert else worked
     emit_json({**ends, "inverted": invert, "levels": levels, "codebook": book.to_json()})
 
 
-def show(book: Codebook, worked: list[Worked], invert: bool) -> None:
+def show(book: Codebook, worked: list[dict[str, Any]], invert: bool) -> None:
     """The worked example on the terminal. A pair and its translation share a colour; an unshifted string has none."""
     if invert:
         how = ", backwards: at each level read the rules from right to left, then shift to the right."
@@ -131,15 +121,16 @@ def show(book: Codebook, worked: list[Worked], invert: bool) -> None:
         rows = {"string": "string", "shifted": "shifted", "rules": "rules", "result": "result"}
     out.print(f"[bold]MLT({book.depth}, {book.chars})[/bold]{how}")
     for level in worked[::-1] if invert else worked:
-        languages = f"{level.level + 1} back to {level.level}" if invert else f"{level.level} to {level.level + 1}"
-        out.print(f"\n[bold]Level {level.level}[/bold], language {languages}")
-        _print_steps({row: getattr(level, name) for row, name in rows.items()})
+        number = level["level"]
+        languages = f"{number + 1} back to {number}" if invert else f"{number} to {number + 1}"
+        out.print(f"\n[bold]Level {number}[/bold], language {languages}")
+        _print_steps({row: level[name] for row, name in rows.items()})
     out.print()
-    ends = [("input", worked[0].string), ("output", worked[-1].result)]
+    ends = [("input", worked[0]["string"]), ("output", worked[-1]["result"])]
     for name, string in ends[::-1] if invert else ends:
         out.print(f"[bold]{name:<{LABEL}}[/bold]{' '.join(string)}")
     if not invert:
-        places = ", ".join(str(place + 1) for place in dependencies(book.depth, 0, len(worked[0].string)))
+        places = ", ".join(str(place + 1) for place in dependencies(book.depth, 0, len(worked[0]["string"])))
         out.print(f"[dim]The first output character depends on input characters {places} alone.[/dim]")
 
 

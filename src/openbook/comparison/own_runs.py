@@ -6,7 +6,10 @@ audit --json` printed. A run that did not finish or was damaged is shown as such
 
 from __future__ import annotations
 
+import itertools
 import json
+import re
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -38,26 +41,25 @@ def write_report(paths: Sequence[Path], out: Path) -> tuple[Path, list[dict[str,
     if missing:
         raise InputError(f"{', '.join(missing)} does not exist: give folders of runs or JSON files")
     sources = [run for path in paths for run in _runs_in(path)]
-    names = _names(sources)
-    runs = {name: read_run(name, path) for name, path in zip(names, sources, strict=True) if path.is_dir()}
-    sections = [
-        _run_section(runs[name]) if name in runs else _file_section(path, name)
-        for name, path in zip(names, sources, strict=True)
-    ]
-    counted = {status: sum(section.status == status for section in sections) for status in STATUSES}
+    runs: list[RunRecord] = []
+    sections = []
+    for name, path in zip(_names(sources), sources, strict=True):
+        if path.is_dir():
+            runs.append(read_run(name, path))
+        sections.append(_run_section(runs[-1]) if path.is_dir() else _file_section(path, name))
+    counted = Counter(section.status for section in sections)
     described = [
-        {"name": section.name, "source": str(path), "status": section.status, "notices": section.notices}
-        for section, path in zip(sections, sources, strict=True)
+        {"name": section.name, "source": section.where, "status": section.status, "notices": section.notices}
+        for section in sections
     ]
-    compared = overview(list(runs.values()))
+    compared = overview(runs)
     page = Page(
         title="Runs of openbook",
         tagline="Study with the book open, sit the exam with the book closed.",
         lead=paragraphs("What these runs recorded of themselves. Nothing was run again to make this page."),
         sections=[*([compared] if compared else []), *sections],
         again=_again(paths),
-        foot=Markup(""),
-        counts=[(str(count), STATUSES[status]) for status, count in counted.items() if count],
+        counts=[(str(counted[status]), words) for status, words in STATUSES.items() if counted[status]],
     )
     return write(page, out), described
 
@@ -75,11 +77,9 @@ def _names(paths: Sequence[Path]) -> list[str]:
     own = len(names)
     for path in paths:
         stem = path.absolute().name if path.is_dir() else path.stem
-        base = "".join(c if c.isalnum() or c in "-_" else "-" for c in stem) or "run"
-        name, again = base, 2
-        while name in names:
-            name, again = f"{base}-{again}", again + 1
-        names.append(name)
+        base = re.sub(r"[^\w-]", "-", stem) or "run"
+        numbered = (f"{base}-{number}" for number in itertools.count(2))
+        names.append(next(name for name in itertools.chain([base], numbered) if name not in names))
     return names[own:]
 
 
@@ -183,15 +183,9 @@ def _file_section(path: Path, name: str) -> PageSection:
 
 
 def _exam(exam: Exam, name: str, where: str) -> PageSection:
-    series, alt = [], ""
-    for colour, book in enumerate(("right", "wrong")):
-        rows = sorted((row for row in exam.rows if row.book == book), key=lambda row: row.open)
-        points, spread = [(row.open, row.accuracy) for row in rows], [(row.low, row.high) for row in rows]
-        if rows:
-            series.append(Series(f"{book} book", points, colour, spread))
-            alt = alt or ", ".join(f"{y:.0%} with {x:.0%} of the book open" for x, y in points)
-    axis, level = share("share of the book that is open"), Level(exam.rows[0].chance, "chance")
-    panel = Panel("Accuracy on the answer", axis, share("accuracy"), series, [level])
+    panel = reliance(exam.rows)
+    first = [point for series in panel.series[:1] for point in series.points]
+    alt = ", ".join(f"{y:.0%} with {x:.0%} of the book open" for x, y in first)
     caption = f"{exam.rows[0].samples} examples."
     return PageSection(
         name,
@@ -204,6 +198,17 @@ def _exam(exam: Exam, name: str, where: str) -> PageSection:
             _exam_table(f"{name}-table", "The same in numbers", exam.rows),
         ],
     )
+
+
+def reliance(exam: Sequence[ExamRow]) -> Panel:
+    """Accuracy against the share of the book that is open, with the right book and with a wrong one."""
+    series = []
+    for colour, book in enumerate(("right", "wrong")):
+        if rows := sorted((row for row in exam if row.book == book), key=lambda row: row.open):
+            points, spread = [(row.open, row.accuracy) for row in rows], [(row.low, row.high) for row in rows]
+            series.append(Series(f"{book} book", points, colour, spread))
+    opened, level = share("share of the book that is open"), Level(exam[0].chance, "chance")
+    return Panel("Accuracy on the answer", opened, share("accuracy"), series, [level])
 
 
 def _audit(audit: Audit, name: str, where: str) -> PageSection:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, TypeVar
+from typing import Any, TypeVar
 
-from pydantic import AfterValidator, AliasPath, BaseModel, Field, TypeAdapter, ValidationError
+from pydantic import AliasPath, BaseModel, Field, TypeAdapter, ValidationError
 
-from openbook.curriculum import PRESETS, Schedule, preset
+from openbook.base.files import LOCK
+from openbook.curriculum import PRESETS
+from openbook.curriculum.settings import ScheduleField, curriculum_named
 from openbook.training.folder import CHANGES, ERROR, MANIFEST, PARTS, RunFolder
 
 T = TypeVar("T")
+Json = dict[str, Any]
 
 
 def _inside(*path: str, default: Any = ...) -> Any:
@@ -20,15 +23,10 @@ def _inside(*path: str, default: Any = ...) -> Any:
     return Field(default, validation_alias=AliasPath(*path))
 
 
-def _schedule(text: str) -> str:
-    Schedule.parse(text)
-    return text
-
-
 class Config(BaseModel):
     """`config.json`: what a run was started with."""
 
-    drop: Annotated[str, AfterValidator(_schedule)] = _inside("curriculum", "drop")
+    drop: ScheduleField = _inside("curriculum", "drop")
     wrong: bool = _inside("curriculum", "wrong", default=False)
     depth: int | None = _inside("task", "depth", default=None)
     chars: int | None = _inside("task", "chars", default=None)
@@ -44,13 +42,11 @@ class Config(BaseModel):
 
     def curriculum(self) -> str:
         """The preset that closes the book in this way, or the schedule where it is none."""
-        drop = Schedule.parse(self.drop)
         for name in PRESETS:
-            settings = preset(name)
-            same = Schedule.parse(settings.get("drop", 0)) == drop and settings.get("wrong", False) == self.wrong
-            if name != "fixed" and same:
+            known = curriculum_named(name)
+            if name != "fixed" and (known.drop, known.wrong) == (self.drop, self.wrong):
                 return name
-        rates = {rate for _, rate in drop.points}
+        rates = {rate for _, rate in self.drop.points}
         return f"fixed:{rates.pop():g}" if len(rates) == 1 and not self.wrong else f"closed at {self.drop}"
 
 
@@ -150,45 +146,43 @@ class RunRecord:
     environment: Environment | None = None
     log: list[LogLine] = field(default_factory=list)
 
+    def read(self, part: str, kind: type[T]) -> T | None:
+        """One of its JSON files; None if it is not there, or is nothing of the kind, which is a problem."""
+        try:
+            return TypeAdapter(kind).validate_json((self.folder / part).read_bytes())
+        except FileNotFoundError:
+            return None
+        except (OSError, ValidationError) as error:
+            self.problems.append(complaint(part, error))
+            return None
+
 
 def is_run(folder: Path) -> bool:
-    """Whether something of a run is left in a folder."""
-    return any((folder / part).is_file() for part in PARTS)
+    """Whether something of a run is left in a folder. A lock alone is a sweep's, or of a run that never began."""
+    return any((folder / part).is_file() for part in PARTS - {LOCK})
 
 
 def read_run(name: str, folder: Path) -> RunRecord:
     """A run in whatever state it is."""
     run = RunRecord(name, folder)
-
-    def read(part: str, parse: Callable[[bytes], T]) -> T | None:
-        try:
-            return parse((folder / part).read_bytes())
-        except FileNotFoundError:
-            return None
-        except (OSError, ValidationError) as error:
-            run.problems.append(complaint(part, error))
-            return None
-
-    anything = TypeAdapter(dict[str, Any]).validate_json
-    run.raw_config, run.data = read("config.json", anything), read("data.json", anything)
-    run.result = read("result.json", Result.model_validate_json)
-    run.environment = read("environment.json", Environment.model_validate_json)
-    if run.raw_config is not None and "curriculum" not in run.raw_config:
-        run.problems.append("Its config.json is not a run's: name the folder that `openbook learn` has left.")
-    elif run.raw_config is not None:
-        run.config = read("config.json", Config.model_validate_json)
-    _read_log(run)
     if not is_run(folder):
         run.status = "foreign"
         run.problems = ["Nothing in it is of a run, and no folder in it is one: it is not a run of openbook."]
         return run
+    run.raw_config, run.data = run.read("config.json", Json), run.read("data.json", Json)
+    run.result, run.environment = run.read("result.json", Result), run.read("environment.json", Environment)
+    if run.raw_config is not None and "curriculum" not in run.raw_config:
+        run.problems.append("Its config.json is not a run's: name the folder that `openbook learn` has left.")
+    elif run.raw_config is not None:
+        run.config = run.read("config.json", Config)
+    _read_log(run)
     if run.raw_config is None and not run.problems and not (folder / ERROR).exists():
         run.problems.append("There is no config.json: most of this run was lost.")
-    if read(MANIFEST, TypeAdapter(dict[str, str]).validate_json) is not None:
+    if run.read(MANIFEST, dict[str, str]) is not None:
         run.problems += [f"{line}." for line in RunFolder(folder).damage()]
-    begun = not (folder / MANIFEST).exists()
+    begun = not RunFolder(folder).finished
     run.status = "damaged" if run.problems else "unfinished" if begun else "done"
-    if (failure := read(ERROR, anything)) is not None:
+    if (failure := run.read(ERROR, Json)) is not None:
         run.status = "failed"
         run.problems.append(f"It failed: {failure.get('error', f'{ERROR} does not say how')}.")
     if begun and run.raw_config is not None:
@@ -196,7 +190,7 @@ def read_run(name: str, folder: Path) -> RunRecord:
         run.problems.append(f"The run did not finish; the last logged step is {last:,}. Go on with --resume.")
     if run.result is not None and not run.result.capable:
         run.problems.append(f"It cannot read: its open-book accuracy is below {run.result.threshold}.")
-    if changes := read(CHANGES, TypeAdapter(list[Change]).validate_json):
+    if changes := run.read(CHANGES, list[Change]):
         lines = "; ".join(line for change in changes for line in change.changes)
         run.problems.append(f"It went on with other settings than it was begun with: {lines}.")
     return run
@@ -204,13 +198,11 @@ def read_run(name: str, folder: Path) -> RunRecord:
 
 def _read_log(run: RunRecord) -> None:
     """The lines of the log that can be read, and how many cannot."""
-    path = run.folder / "metrics.jsonl"
-    lines = path.read_bytes().splitlines() if path.exists() else []
+    log = RunFolder(run.folder).log_file
+    lines = log.read_bytes().splitlines() if log.exists() else []
     for line in lines:
-        try:
+        with suppress(ValidationError):
             run.log.append(LogLine.model_validate_json(line))
-        except ValidationError:
-            continue
     if lost := len(lines) - len(run.log):
         run.problems.append(f"{lost} line(s) of metrics.jsonl cannot be read and were left out.")
 

@@ -14,7 +14,6 @@ Both executors go through submitit: a local sweep is a process for each run, wit
 
 from __future__ import annotations
 
-import copy
 import itertools
 import json
 import os
@@ -65,7 +64,7 @@ def members(sweep: SweepConfig, folder: Path) -> list[Member]:
     result = []
     for combination in itertools.product(*sweep.grid.values()):
         values = dict(zip(sweep.grid, combination, strict=True))
-        settings = copy.deepcopy(base)
+        settings = dict(base)
         make_room(settings, {**dotted, **values})
         for key, value in {**dotted, **values}.items():
             set_key(settings, key, value)

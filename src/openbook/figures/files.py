@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from html import escape
 from pathlib import Path
 from typing import Any
 
 from openbook.base.errors import InputError
-from openbook.base.files import written_aside
+from openbook.base.files import write_file
 from openbook.figures.charts import Chart
 
-SUFFIXES = (".png", ".svg", ".html", ".json")
 PNG_SCALE = 2.0
 
 
@@ -51,29 +51,32 @@ def png(drawn: str) -> bytes:
     return vl_convert.svg_to_png(drawn, scale=PNG_SCALE)
 
 
+def _page(chart: Chart) -> str:
+    """The chart as a page that needs no network."""
+    import vl_convert
+
+    return vl_convert.vegalite_to_html(spec(chart), bundle=True)
+
+
+FILES: dict[str, Callable[[Chart], str | bytes]] = {
+    ".png": lambda chart: png(svg(chart)),
+    ".svg": svg,
+    ".html": _page,
+    ".json": lambda chart: json.dumps(spec(chart), indent=1) + "\n",
+}
+
+
 def check_path(path: Path | None) -> None:
     """Refuse a chart file whose kind is unknown or whose folder is not there, before anything is computed."""
     if path is None:
         return
-    if path.suffix not in SUFFIXES:
-        raise InputError(
-            f"{path}: a chart is saved as one of {', '.join(SUFFIXES)}; give a name that ends in one of them"
-        )
+    if path.suffix not in FILES:
+        raise InputError(f"{path}: a chart is saved as one of {', '.join(FILES)}; give a name that ends in one of them")
     if not path.absolute().parent.is_dir():
         raise InputError(f"{path}: the folder {path.absolute().parent} does not exist; create it or name another")
 
 
 def save(chart: Chart, path: Path) -> None:
     """Write a chart to a file of the kind its name says: PNG, SVG, a self-contained page, or Vega-Lite."""
-    import vl_convert
-
     check_path(path)
-    with written_aside(path) as aside:
-        if path.suffix == ".png":
-            aside.write_bytes(png(svg(chart)))
-        elif path.suffix == ".svg":
-            aside.write_text(svg(chart), encoding="utf-8")
-        elif path.suffix == ".html":
-            aside.write_text(vl_convert.vegalite_to_html(spec(chart), bundle=True), encoding="utf-8")
-        else:
-            aside.write_text(json.dumps(spec(chart), indent=1) + "\n", encoding="utf-8")
+    write_file(path, FILES[path.suffix](chart))

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from rich.markup import escape
-from rich.table import Table as RichTable
 
-from openbook.base.console import emit_json, out
+from openbook.base.console import emit_json, out, print_cells
 from openbook.figures import save
 from openbook.figures.charts import Chart, Panel, Table
 
@@ -27,20 +26,8 @@ def present(figures: Sequence[Chart | Table], data: dict[str, Any], path: Path |
     for table in figures:
         if isinstance(table, Table):
             out.print(table.title, style="bold", markup=False)
-            out.print(rich_table(table))
+            print_cells(table.header, [[*map(escape, row)] for row in table.rows])
             out.print(f"{table.caption}\n" if table.caption else "", markup=False)
-
-
-def rich_table(table: Table) -> RichTable:
-    """The cells of a table for the terminal: columns of words to the left, of numbers to the right, nothing cut off."""
-    shown = RichTable(box=None, header_style="bold", pad_edge=False)
-    for place, name in enumerate(table.header):
-        cells = [row[place] for row in table.rows]
-        justify: Literal["left", "right"] = "left" if any(cell[:1].isalpha() for cell in cells) else "right"
-        shown.add_column(escape(name), justify=justify, overflow="fold")
-    for row in table.rows:
-        shown.add_row(*map(escape, row))
-    return shown
 
 
 def numbers_of(figures: Sequence[Chart | Table]) -> list[Table]:

@@ -12,7 +12,7 @@ from typing import Any
 from jinja2 import Environment
 from markupsafe import Markup
 
-from openbook.base.files import written_aside
+from openbook.base.files import write_file
 from openbook.figures import Chart, Table, drawn_svg, png, svg
 from openbook.figures.theme import css
 from openbook.report.claims import Claim
@@ -48,7 +48,7 @@ class Page:
     lead: Markup
     sections: list[PageSection]
     again: Markup
-    foot: Markup
+    foot: Markup = field(default_factory=Markup)
     counts: list[tuple[str, str]] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
     claims: list[Claim] = field(default_factory=list)
@@ -110,12 +110,9 @@ def write(page: Page, path: Path) -> Path:
     folder.mkdir(parents=True, exist_ok=True)  # it may be a folder of other things too
     for chart in _charts(page):
         drawn = svg(chart)
-        with written_aside(folder / f"{chart.name}.svg") as aside:
-            aside.write_text(drawn, encoding="utf-8")
-        with written_aside(folder / f"{chart.name}.png") as aside:
-            aside.write_bytes(png(drawn))
-    with written_aside(path) as aside:
-        aside.write_text(render(page), encoding="utf-8")
+        write_file(folder / f"{chart.name}.svg", drawn)
+        write_file(folder / f"{chart.name}.png", png(drawn))
+    write_file(path, render(page))
     return path
 
 

@@ -1,0 +1,49 @@
+"""How a command answers that has measured something: tables or one JSON object, and its chart in a file."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cyclopts import Parameter
+
+from openbook.figures import Chart, Table, check_path
+from openbook.figures.terminal import numbers_of, present
+
+# of rows of an exam, which a command shows beside what each row is of
+RATES = {
+    "accuracy": "{accuracy:.3f}",
+    "95 % interval": "{low:.3f} to {high:.3f}",
+    "chance": "{chance:.3f}",
+    "exact match": "{exact_match:.3f}",
+}
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Output:
+    """Where the answer goes; a command's own docstring may say more of `output.chart` and `output.json`.
+
+    Parameters
+    ----------
+    chart
+        Save the figure as .png, .svg or .html.
+    json
+        Print one JSON object instead of tables.
+    """
+
+    chart: Path | None = None
+    json: bool = False
+
+    def __post_init__(self) -> None:
+        check_path(self.chart)
+
+    def present(self, data: dict[str, Any], figures: Sequence[Chart | Table], numbers: bool = False) -> None:
+        """Save the first chart, and print `data` or every table; with `numbers` also those that the charts show."""
+        shown = [*figures, *(numbers_of(figures) if numbers else [])]
+        present(shown, data, self.chart, self.json)
+
+
+OUTPUT = Output()
