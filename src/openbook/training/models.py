@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +43,11 @@ def make_model(config: ModelConfig, source: Source, vocabulary: int, seed: int) 
 def load(path: str, dtype: str = "float32") -> tuple[Any, Any]:
     """A model and its tokenizer: a folder, a run, a GGUF file, a name that openbook knows, or one on the hub."""
     tokenizer = _pretrained("AutoTokenizer", path)
-    return _pretrained("AutoModelForCausalLM", path, dtype=dtype, use_safetensors=True), tokenizer
+    model = _pretrained("AutoModelForCausalLM", path, dtype=dtype, use_safetensors=True)
+    if model.dtype == torch.bfloat16 and not torch.accelerator.is_available():
+        with contextlib.suppress(ValueError):  # of an architecture that has only its own
+            model.set_attn_implementation("eager")  # torch's fused attention is slow in bfloat16 on processors
+    return model, tokenizer
 
 
 def load_placed(path: str, dtype: str = "float32") -> tuple[Any, Any]:
