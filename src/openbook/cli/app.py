@@ -42,6 +42,7 @@ COMMANDS = [
     ("exam", "openbook.cli.exam:exam", LEARN, "Examine a run with the book closed, open and wrong."),
     ("mask", "openbook.cli.mask:mask", LEARN, "Show exactly which tokens carry loss."),
     ("models", "openbook.cli.models:models", LEARN, "List the models that openbook knows by name; fetch, remove."),
+    ("export", "openbook.cli.export:export", LEARN, "Take a run's model out: GGUF, Hugging Face folder, adapters."),
     ("sweep", "openbook.cli.sweep:sweep", LEARN, "Carry out a grid of runs, and put them into one table."),
     ("construct", "openbook.cli.construct:construct", MATHEMATICS, "The transformer written by hand."),
     ("reproduce", "openbook.cli.reproduce:reproduce", RESULTS, "The paper's figures and tables, run and judged."),
