@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
-from rich.markup import escape
 from rich.table import Table
 
 from openbook.base.console import emit_json, err, out
@@ -57,12 +56,15 @@ def export(
     if json:
         emit_json(result)
         return
-    table = Table("exported", "size", "same first choice as the run", "card", box=None, header_style="bold")
-    share = result["agreement"]
-    agreement = "not compared" if share is None else f"{share:.1%} of answer tokens"
-    kind = f"{to}, {result['type']}" if "type" in result else to
-    table.add_row(kind, f"{result['bytes'] / 1e6:,.1f} MB", agreement, escape(result["card"]))
+    header = ("exported", "type", "size", "same first choice as the run", "same tokens")
+    table = Table(*header, box=None, header_style="bold")
+    share, alike = result["agreement"], result.get("tokenizer_agreement")
+    answers = "not compared" if share is None else f"{share:.1%} of {result['answer_tokens']} answer tokens"
+    texts = "" if alike is None else f"{alike:.1%} of texts"
+    table.add_row(to, result.get("type", "the run's"), f"{result['bytes'] / 1e6:,.1f} MB", answers, texts)
     out.print(table)
     for line in result["warnings"]:
         err.print(f"warning: {line}", style="yellow", markup=False, soft_wrap=True)
-    out.print(f"written: {result.get('hub', result['path'])}", markup=False, soft_wrap=True)
+    for name, key in (("written", "path"), ("card", "card"), ("hub", "hub")):
+        if key in result:
+            out.print(f"{name}: {result[key]}", markup=False, soft_wrap=True)

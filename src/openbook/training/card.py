@@ -15,6 +15,7 @@ import yaml
 
 from openbook import __version__
 from openbook.base.errors import InputError
+from openbook.task.formats import FORMATS
 from openbook.training.folder import RunFolder
 from openbook.training.shipped import located
 from openbook.training.store import NAMED, known_of
@@ -96,7 +97,7 @@ def card(run: Path, form: str, file: str, base: Base, facts: Mapping[str, Any]) 
         "## Audit",
         _audit(audit_of(run)),
         "## Use",
-        _use(form, file, shown(config["model"]["path"] or "")),
+        _use(form, file, config),
         _prompt(data.get("chat")),
         "## Make it again",
         f"With the settings below in `config.yaml`, beside the data:\n\n```bash\n{_command(config)}\n```",
@@ -167,18 +168,20 @@ def _audit(report: Mapping[str, Any] | None) -> str:
     )
 
 
-def _use(form: str, file: str, start: str) -> str:
+def _use(form: str, file: str, config: Mapping[str, Any]) -> str:
     """How to load what was exported."""
     if form == "gguf":
         return f"```bash\nllama-cli -m {file}\nopenbook learn --model {file} --data more.jsonl\n```"
-    lines = ["from transformers import AutoModelForCausalLM, AutoTokenizer", ""]
-    lines += [f'tokenizer = AutoTokenizer.from_pretrained("{file}")']
-    if form == "merged":
-        lines += [f'model = AutoModelForCausalLM.from_pretrained("{file}")']
+    own = "from openbook.training.models import load"
+    tokenizer = f'tokenizer = AutoTokenizer.from_pretrained("{file}")'
+    if form == "adapter":
+        lines = [own, "from peft import PeftModel", "from transformers import AutoTokenizer", "", tokenizer]
+        lines += [f'model = PeftModel.from_pretrained(load("{shown(config["model"]["path"])}")[0], "{file}")']
+    elif config.get("task") and FORMATS[config["task"]["text"]].complete:  # a family that transformers does not know
+        lines = [own, "", f'model, tokenizer = load("{file}")']
     else:
-        lines[:1] = ["from openbook.training.models import load", "from peft import PeftModel", *lines[:1]]
-        lines[2] = "from transformers import AutoTokenizer"
-        lines += [f'model = PeftModel.from_pretrained(load("{start}")[0], "{file}")']
+        lines = ["from transformers import AutoModelForCausalLM, AutoTokenizer", "", tokenizer]
+        lines += [f'model = AutoModelForCausalLM.from_pretrained("{file}")']
     return "```python\n" + "\n".join(lines) + "\n```"
 
 
@@ -190,7 +193,7 @@ def _prompt(chat: Mapping[str, str] | None) -> str:
 
 def _command(config: Mapping[str, Any]) -> str:
     verb = "learn" if config.get("reading") is None else "prepare"
-    return f"pip install openbook=={__version__}\nopenbook {verb} --config config.yaml --out run"
+    return f"openbook {verb} --config config.yaml --out run"
 
 
 def _without_folders(config: Mapping[str, Any]) -> dict[str, Any]:

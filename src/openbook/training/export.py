@@ -4,7 +4,7 @@
 
 What is written is read back and asked the questions of the run's own exam, with the book closed. The share of answer
 tokens on which it and the run make the same first choice is the agreement. Both compute in float32, so what is compared
-is the weights. Nothing is left behind by an export that fails or is interrupted.
+is the weights. An export that fails or is interrupted changes nothing at its place.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from openbook.training.encode import Encoder
 from openbook.training.exam import _questions, condition, correct_answers
 from openbook.training.folder import RunFolder
 from openbook.training.gguf_file import About, WeightType
+from openbook.training.hub import Hub
 from openbook.training.models import load, load_placed, load_shape, load_tokenizer, window_of
 from openbook.training.reopen import finished_config
 from openbook.training.shipped import located
@@ -87,6 +88,7 @@ def export(
         report("reading it again")
         again, own = _read(aside, to, config)
         result["agreement"] = agreement(expected, exam.choices(again.to(device)))
+        result["answer_tokens"] = sum(map(len, expected))
         if to == "gguf" and exam.texts:
             core = gguf_file.cutting(own, splits)
             result["tokenizer_agreement"] = gguf_file.encoded_alike(core, tokenizer.backend_tokenizer, exam.texts)
@@ -264,7 +266,10 @@ def _doubts(result: dict[str, Any], floor: float) -> list[str]:
     """What a reader should know before the export is used."""
     doubts = []
     if (share := result["agreement"]) is not None and share < floor:
-        doubts.append(f"It answers as the run does on {share:.1%} of the answer tokens alone (expected: {floor:.0%}).")
+        count, way = result["answer_tokens"], "; float16 is closer" if result.get("type") == "q8_0" else ""
+        doubts.append(
+            f"It answers as the run does on {share:.1%} of {count} answer tokens (expected: {floor:.0%}{way})."
+        )
     if (alike := result.get("tokenizer_agreement", 1.0)) < 1:
         doubts.append(f"Its tokenizer cuts {alike:.1%} of the texts of the exam as the run's does, and not all.")
     return doubts
@@ -272,50 +277,7 @@ def _doubts(result: dict[str, Any], floor: float) -> list[str]:
 
 def _facts(result: dict[str, Any]) -> dict[str, Any]:
     """Rows of the card about the export itself."""
-    share = result["agreement"]
-    said = "not compared" if share is None else f"{share:.1%} of the answer tokens of the exam, closed book, in float32"
-    return ({"type of the weights": result["type"]} if "type" in result else {}) | {
-        "same first choice as the run": said
-    }
-
-
-# ---- the hub
-
-
-class Hub:
-    """A model on the Hugging Face hub to upload to, with the login of huggingface_hub; checked before any work."""
-
-    def __init__(self, name: str) -> None:
-        from huggingface_hub import HfApi
-        from huggingface_hub.utils import validate_repo_id  # type: ignore[attr-defined]
-
-        try:
-            validate_repo_id(name)
-        except ValueError as error:
-            raise InputError(f"--push-to-hub {name}: {error}") from None
-        self.name, self.api = name, HfApi()
-        self._try(self.api.whoami, "nothing was written")
-
-    def upload(self, out: Path, readme: Path) -> str:
-        """Upload a folder, or a file and its card; a repository that is not there yet is made private."""
-        kept = f"the export itself is in {out}"
-        made = self._try(lambda: self.api.create_repo(self.name, private=True, exist_ok=True), kept)
-        self.name = getattr(made, "repo_id", self.name)  # with the user's own name before it
-        if out.is_dir():
-            self._try(lambda: self.api.upload_folder(repo_id=self.name, folder_path=out), kept)
-        else:
-            for file, name in ((out, out.name), (readme, "README.md")):
-                self._upload(file, name, kept)
-        return str(made)
-
-    def _upload(self, file: Path, name: str, kept: str) -> None:
-        self._try(lambda: self.api.upload_file(repo_id=self.name, path_or_fileobj=file, path_in_repo=name), kept)
-
-    def _try(self, call: Callable[[], Any], kept: str) -> Any:
-        try:
-            return call()
-        except Exception as error:  # it raises errors of several libraries
-            why = next(iter(str(error).strip().splitlines()), type(error).__name__).rstrip(".")
-            raise MachineError(
-                f"the Hugging Face hub refused {self.name} ({why}): check the network and `hf auth login`; {kept}"
-            ) from None
+    share, tokens = result["agreement"], result["answer_tokens"]
+    said = "not compared" if share is None else f"{share:.1%} of {tokens} answer tokens of the exam, closed book"
+    weights = {"type of the weights": result["type"]} if "type" in result else {}
+    return weights | {"same first choice as the run": said}
