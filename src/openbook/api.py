@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from openbook.training.config import RunConfig
     from openbook.training.encode import Encoder
     from openbook.training.exam import Row, SectionRow
+    from openbook.training.export import Form
     from openbook.training.reopen import Reopened
 
 Method = Literal["reading", "chain-of-thought"]
@@ -280,6 +281,15 @@ class Run:
         from openbook.audit import run as audits
 
         return Audit(audits.audit(self.folder, **options))
+
+    def export(self, to: Form, out: Path | str, **options: Any) -> dict[str, Any]:
+        """Write the model as a GGUF file, a Hugging Face folder (merged) or its adapters, and compare the answers.
+
+        Options: weights ("float16" or "q8_0", of a GGUF file), force, push_to_hub. See `openbook export --help`.
+        """
+        from openbook.training.export import export
+
+        return export(self.folder, to, Path(out), **options)
 
     def report(self, out: Path | str = "report/index.html") -> Path:
         """Write a page about the run, and return its path."""

@@ -43,6 +43,7 @@ COMMANDS = [
     ("ask", "openbook.cli.ask:ask", LEARN, "Ask a run what it has learned, with the book closed or open."),
     ("mask", "openbook.cli.mask:mask", LEARN, "Show exactly which tokens carry loss."),
     ("models", "openbook.cli.models:models", LEARN, "List the models that openbook knows by name; fetch, remove."),
+    ("export", "openbook.cli.export:export", LEARN, "Take a run's model out: GGUF, Hugging Face folder, adapters."),
     ("sweep", "openbook.cli.sweep:sweep", LEARN, "Carry out a grid of runs, and put them into one table."),
     ("construct", "openbook.cli.construct:construct", MATHEMATICS, "The transformer written by hand."),
     ("reproduce", "openbook.cli.reproduce:reproduce", RESULTS, "The paper's figures and tables, run and judged."),

@@ -48,6 +48,7 @@ class NamedModel:
     file_sha256: str
     download: int  # bytes
     licence: str
+    splits: str  # tokenizer.ggml.pre in the file: how its tokenizer cuts a text into words
 
     @property
     def requirement(self) -> str:
@@ -67,6 +68,7 @@ NAMED = {
             file_sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
             download=92_871_040,
             licence="Apache-2.0",
+            splits="smollm",
         )
     ]
 }
@@ -119,6 +121,14 @@ def place_of(path: str | Path) -> Path | None:
     else:
         return None
     return folder if (folder / MANIFEST).exists() else None
+
+
+def known_of(path: str) -> dict[str, Any]:
+    """What is known of a model of the store: its `licence` and how its tokenizer `splits` texts. Nothing is fetched."""
+    if (named := NAMED.get(path)) is not None:
+        return {"licence": named.licence, "splits": named.splits}
+    place = place_of(path)
+    return {} if place is None else json.loads((place / MANIFEST).read_text(encoding="utf-8"))
 
 
 def listed() -> list[dict[str, Any]]:
@@ -285,7 +295,7 @@ def _given(file: Path, digest: str) -> Found:
         reader = GGUFReader(file)
     except Exception as error:  # a damaged file raises whatever its reader meets
         raise InputError(f"{file} is no whole GGUF file ({_first_line(error)}): get it again") from None
-    names = {"architecture": "general.architecture", "licence": "general.license"}
+    names = {"architecture": "general.architecture", "licence": "general.license", "splits": "tokenizer.ggml.pre"}
     known = {key: field.contents() for key, name in names.items() if (field := reader.get_field(name)) is not None}
     return file, {"file": file.name, "sha256": digest, "source": "GGUF file", **known}, None
 
@@ -294,8 +304,8 @@ def _first_line(error: Exception) -> str:
     return next(iter(str(error).strip().splitlines()), type(error).__name__)
 
 
-def _convert(file: Path, folder: Path) -> None:
-    """Write a GGUF file as a folder of transformers: its weights in float32, its tokenizer and its chat template."""
+def read_gguf(file: Path) -> tuple[Any, Any]:
+    """The model of a GGUF file, with its weights in float32, and its tokenizer."""
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
@@ -303,12 +313,20 @@ def _convert(file: Path, folder: Path) -> None:
     try:
         with contextlib.redirect_stderr(io.StringIO()):  # a bar of a few seconds
             tokenizer = AutoTokenizer.from_pretrained(file.parent, **where)
-            loaded = AutoModelForCausalLM.from_pretrained(file.parent, dtype=torch.float32, **where)
+            return AutoModelForCausalLM.from_pretrained(file.parent, dtype=torch.float32, **where), tokenizer
     except Exception as error:  # transformers raises whatever its reader meets
         raise InputError(
             f"transformers cannot read {file} ({_first_line(error)}): if the file is whole, its architecture is not "
             "supported, so name the model's own folder or its name on the hub"
         ) from None
+
+
+def _convert(file: Path, folder: Path) -> None:
+    """Write a GGUF file as a folder of transformers: its weights in float32, its tokenizer and its chat template."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    loaded, tokenizer = read_gguf(file)
     config = loaded.config
     if hasattr(config, "quantization_config"):  # the weights are whole numbers no longer
         del config.quantization_config
