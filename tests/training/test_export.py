@@ -18,12 +18,11 @@ from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, Pr
 import openbook as ob
 from openbook.base.errors import InputError, MachineError
 from openbook.base.files import file_hash, write_json
-from openbook.book import ListSource
 from openbook.training import export as exporting
 from openbook.training import gguf_file, store
 from openbook.training.export import export
 from openbook.training.folder import RunFolder
-from openbook.training.models import load, make_tokenizer
+from openbook.training.models import load
 
 FACTS = [
     {"prompt": f"Who rules {land}?", "completion": f" Queen {queen}", "privileged_context": [f"{queen} rules {land}."]}
@@ -154,14 +153,8 @@ def test_positions_that_are_scaled_keep_their_speeds(tmp_path: Path, monkeypatch
 
 
 def test_how_texts_are_cut_has_a_name(tmp_path: Path) -> None:
-    """The base's own name is taken where it makes no difference to the texts of the run."""
     tokenizer = PreTrainedTokenizerFast(tokenizer_object=chatting().backend_tokenizer, eos_token="<END>")
-    texts = ["The capital of Orm,\n\nand who rules"]
-    assert gguf_file.splits_of(tokenizer, None, texts) == "gpt-2"
-    numbers = make_tokenizer(ListSource([{"prompt": "1823 1823", "completion": " 1823"}]))
-    assert gguf_file.splits_of(numbers, "smollm", ["In 1823"]) == "gpt-2"  # it has a token for 1823
-    assert gguf_file.splits_of(tokenizer, "smollm", texts) == "smollm"
-    assert gguf_file.splits_of(tokenizer, "smollm", []) == "gpt-2"
+    assert gguf_file.splits_of(tokenizer) == "gpt-2"
     byte_level = pre_tokenizers.ByteLevel(add_prefix_space=False)
     for steps, name in (
         ([pre_tokenizers.Digits(individual_digits=True), byte_level], "smollm"),
@@ -173,7 +166,7 @@ def test_how_texts_are_cut_has_a_name(tmp_path: Path) -> None:
         other = PreTrainedTokenizerFast(tokenizer_object=core, eos_token="<END>")
         if name is not None:
             gguf_file.check_tokenizer(other)
-            assert gguf_file.splits_of(other, None, texts) == name
+            assert gguf_file.splits_of(other) == name
         else:
             with pytest.raises(InputError, match="no GGUF file can be made with this tokenizer"):
                 gguf_file.check_tokenizer(other)
@@ -182,7 +175,7 @@ def test_how_texts_are_cut_has_a_name(tmp_path: Path) -> None:
 @pytest.mark.real_model
 def test_the_real_model_keeps_its_tensors_and_its_name_for_cutting(tmp_path: Path) -> None:
     model, tokenizer = load(store.DEFAULT)
-    splits = gguf_file.splits_of(tokenizer, store.known_of(store.DEFAULT)["splits"], ["The year 1823."])
+    splits = gguf_file.splits_of(tokenizer)
     gguf_file.write_gguf(tmp_path / "x.gguf", model, tokenizer, "float16", gguf_file.About("x", splits))
     reader = GGUFReader(tmp_path / "x.gguf")
     assert len(reader.tensors) == 272 and reader.fields["tokenizer.ggml.pre"].contents() == "smollm"

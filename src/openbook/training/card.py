@@ -30,7 +30,6 @@ class Base:
     name: str | None  # None for a model made from scratch
     on_hub: bool = False
     licence: str | None = None
-    splits: str | None = None  # how its GGUF file says that texts are cut into words
 
 
 def base_of(run: Path) -> Base:
@@ -48,7 +47,7 @@ def base_of(run: Path) -> Base:
         return Base(None)
     known = known_of(path)
     on_hub = shown(path) == path and path not in NAMED and not path.endswith(".gguf") and not located(path).exists()
-    return Base(shown(path), on_hub, known.get("licence"), known.get("splits"))
+    return Base(shown(path), on_hub, known.get("licence"))
 
 
 def shown(path: str) -> str:

@@ -77,7 +77,7 @@ def export(
     with _written(out, to) as (aside, card_aside):
         report(f"writing {out}")
         if to == "gguf":
-            splits = gguf_file.splits_of(tokenizer, base.splits, exam.texts)
+            splits = gguf_file.splits_of(tokenizer)
             about = About(_name(folder, base), splits, base.name, base.licence)
             if kept := gguf_file.write_gguf(aside, model, tokenizer, kind, about):
                 warnings.append(f"{len(kept)} matrices do not divide into the blocks of {kind} and stay in float16")
@@ -90,8 +90,8 @@ def export(
         result["agreement"] = agreement(expected, exam.choices(again.to(device)))
         result["answer_tokens"] = sum(map(len, expected))
         if to == "gguf" and exam.texts:
-            core = gguf_file.cutting(own, splits)
-            result["tokenizer_agreement"] = gguf_file.encoded_alike(core, tokenizer.backend_tokenizer, exam.texts)
+            cores = own.backend_tokenizer, tokenizer.backend_tokenizer
+            result["tokenizer_agreement"] = gguf_file.encoded_alike(*cores, exam.texts)
         warnings += _doubts(result, FLOORS.get(kind, FLOOR))
         card_aside.write_text(card(folder, to, out.name, base, _facts(result)), encoding="utf-8")
     result |= {"bytes": _bytes_in(out), "card": str(card_of(out, to)), "warnings": warnings}

@@ -131,16 +131,18 @@ def encoded_alike(core: Any, other: Any, texts: Sequence[str]) -> float:
     return float(np.mean([one.ids == two.ids for one, two in pairs]))
 
 
-def splits_of(tokenizer: Any, stated: str | None, texts: Sequence[str]) -> str:
-    """The name of how texts are cut: the tokenizer's own, or the stated one if these texts come out the same by it.
+def restore_cutting(tokenizer: Any, file: Path) -> None:
+    """Let a tokenizer that transformers has read from a GGUF file cut texts as that file says."""
+    field = GGUFReader(file).get_field("tokenizer.ggml.pre")
+    name = None if field is None else field.contents()
+    if name in SPLITS:
+        tokenizer.backend_tokenizer.pre_tokenizer = cutting(tokenizer, name).pre_tokenizer
 
-    They differ where transformers has read a tokenizer from a GGUF file, which has a name there and no pattern.
-    """
+
+def splits_of(tokenizer: Any) -> str:
+    """What llama.cpp calls the way in which a tokenizer cuts texts."""
     described = _described(_parts(json.loads(tokenizer.backend_tokenizer.to_str())["pre_tokenizer"]))
-    own = next(name for name, steps in SPLITS.items() if steps == described)
-    if not texts or stated not in SPLITS:
-        return own
-    return stated if encoded_alike(cutting(tokenizer, stated), tokenizer.backend_tokenizer, texts) == 1 else own
+    return next(name for name, steps in SPLITS.items() if steps == described)
 
 
 def size_of(model: Any, kind: WeightType) -> int:

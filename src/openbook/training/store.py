@@ -48,7 +48,6 @@ class NamedModel:
     file_sha256: str
     download: int  # bytes
     licence: str
-    splits: str  # tokenizer.ggml.pre in the file: how its tokenizer cuts a text into words
 
     @property
     def requirement(self) -> str:
@@ -68,7 +67,6 @@ NAMED = {
             file_sha256="b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53",
             download=92_871_040,
             licence="Apache-2.0",
-            splits="smollm",
         )
     ]
 }
@@ -124,9 +122,9 @@ def place_of(path: str | Path) -> Path | None:
 
 
 def known_of(path: str) -> dict[str, Any]:
-    """What is known of a model of the store: its `licence` and how its tokenizer `splits` texts. Nothing is fetched."""
+    """What is known of a model of the store, such as its `licence`. Nothing is fetched."""
     if (named := NAMED.get(path)) is not None:
-        return {"licence": named.licence, "splits": named.splits}
+        return {"licence": named.licence}
     place = place_of(path)
     return {} if place is None else json.loads((place / MANIFEST).read_text(encoding="utf-8"))
 
@@ -295,7 +293,7 @@ def _given(file: Path, digest: str) -> Found:
         reader = GGUFReader(file)
     except Exception as error:  # a damaged file raises whatever its reader meets
         raise InputError(f"{file} is no whole GGUF file ({_first_line(error)}): get it again") from None
-    names = {"architecture": "general.architecture", "licence": "general.license", "splits": "tokenizer.ggml.pre"}
+    names = {"architecture": "general.architecture", "licence": "general.license"}
     known = {key: field.contents() for key, name in names.items() if (field := reader.get_field(name)) is not None}
     return file, {"file": file.name, "sha256": digest, "source": "GGUF file", **known}, None
 
@@ -309,10 +307,13 @@ def read_gguf(file: Path) -> tuple[Any, Any]:
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
+    from openbook.training.gguf_file import restore_cutting
+
     where: dict[str, Any] = {"gguf_file": file.name, "trust_remote_code": False}
     try:
         with contextlib.redirect_stderr(io.StringIO()):  # a bar of a few seconds
             tokenizer = AutoTokenizer.from_pretrained(file.parent, **where)
+            restore_cutting(tokenizer, file)  # transformers knows one way alone
             return AutoModelForCausalLM.from_pretrained(file.parent, dtype=torch.float32, **where), tokenizer
     except Exception as error:  # transformers raises whatever its reader meets
         raise InputError(
