@@ -4,7 +4,7 @@ Study with the book open, sit the exam with the book closed.
 
     import openbook as ob
 
-    run = ob.learn("handbook.jsonl", model="HuggingFaceTB/SmolLM2-135M-Instruct", curriculum="anneal", epochs=20)
+    run = ob.learn("handbook.jsonl", model="smollm2-135m", curriculum="anneal", epochs=20)
     run.exam().closed.accuracy
 
 Names are imported when they are first used, so `import openbook` is quick.
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from openbook.api import Exam as Exam
     from openbook.api import Run as Run
     from openbook.api import config_for as config_for
+    from openbook.api import examine as examine
     from openbook.api import learn as learn
     from openbook.api import load as load
     from openbook.api import mlt as mlt
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from openbook.training.encode import Encoder as Encoder
     from openbook.training.trainer import CELTrainer as CELTrainer
 
-_API = ("Audit", "Exam", "Run", "config_for", "learn", "load", "mlt", "prepare", "records", "reproduce")
+_API = ("Audit", "Exam", "Run", "config_for", "examine", "learn", "load", "mlt", "prepare", "records", "reproduce")
 _HOME = dict.fromkeys(_API, "openbook.api") | {
     "CELConfig": "openbook.training.arguments",
     "CELTrainer": "openbook.training.trainer",

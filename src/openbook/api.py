@@ -3,7 +3,7 @@
     import openbook as ob
 
     data = ob.load("handbook.jsonl")
-    run = ob.learn(data, model="HuggingFaceTB/SmolLM2-135M-Instruct", curriculum="anneal", epochs=20)
+    run = ob.learn(data, model="smollm2-135m", curriculum="anneal", epochs=20)
     run.exam().closed.accuracy
 
 Everything heavy is imported when it is first needed.
@@ -155,6 +155,22 @@ def _data_file(data: Any, out: Path) -> Path | None:
     lines = (json.dumps(dict(source.record(index)), ensure_ascii=False) for index in range(len(source)))
     write_file(path, "".join(f"{line}\n" for line in lines))
     return path
+
+
+def examine(
+    model: str, data: Any, *, shares: Sequence[float] = (0.0, 1.0), samples: int = 256, batch_size: int = 64
+) -> Exam:
+    """Examine a model as it is, before it has learned anything: closed and open by default."""
+    from openbook.curriculum import Curriculum
+    from openbook.training import exam, models
+    from openbook.training.encode import Encoder
+
+    source = load(data)
+    placed, tokenizer = models.load_placed(model, "bfloat16" if models.multiplies_bfloat16() else "float32")
+    encoder = Encoder(tokenizer, source.bank, models.window_of(placed))
+    rule = Curriculum.for_source("anneal", source)
+    options: dict[str, Any] = {"wrong": False, "samples": samples, "batch_size": batch_size}
+    return Exam(exam.examine(placed, encoder, source, rule, shares, **options))
 
 
 @dataclass(frozen=True)

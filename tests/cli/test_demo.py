@@ -8,7 +8,7 @@ from openbook.cli import main
 
 def test_the_tour_translates_writes_and_shows_three_records(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for _ in range(2):  # a second demo replaces the first
-        assert main(["demo", "--folder", str(tmp_path / "new" / "demo")]) == 0
+        assert main(["demo", "task", "--folder", str(tmp_path / "new" / "demo")]) == 0
         text = capsys.readouterr().out
         assert "Level 2" in text
         assert all(f"record {number}" in text for number in (1, 2, 3)) and "record 4" not in text
@@ -18,7 +18,7 @@ def test_the_tour_translates_writes_and_shows_three_records(tmp_path: Path, caps
 
 
 def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["demo", "--folder", str(tmp_path), "--json"]) == 0
+    assert main(["demo", "task", "--folder", str(tmp_path), "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     lines = Path(data["dataset"]).read_text(encoding="utf-8").splitlines()
     assert data["records"] == [json.loads(line) for line in lines[:3]]

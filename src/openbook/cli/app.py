@@ -50,7 +50,7 @@ COMMANDS = [
     ("report", "openbook.cli.report:report", RESULTS, "Put your own runs on one page."),
     ("probe", "openbook.cli.probe:probe", LOOK_INSIDE, "Where the model reads the book and where it keeps it."),
     ("audit", "openbook.cli.audit:audit", LOOK_INSIDE, "Can the closed book be read back out of the model?"),
-    ("demo", "openbook.cli.demo:demo", RESULTS, "A guided first look, in a minute."),
+    ("demo", "openbook.cli.demo:demo", RESULTS, "A guided first look: a language model learns a handbook."),
 ]
 
 
