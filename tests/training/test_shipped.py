@@ -45,7 +45,9 @@ def test_every_shipped_reader_is_what_its_name_says() -> None:
 
 def test_a_name_that_is_none_is_told_which_there_are(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("transformers.AutoTokenizer.from_pretrained", lambda *_, **__: 1 / 0)  # instead of asking a hub
-    with pytest.raises(InputError, match=r"cannot load the model 'student-3-9'.*openbook knows by name: smollm2-135m, student-3-8, "):
+    with pytest.raises(
+        InputError, match=r"cannot load the model 'student-3-9'.*openbook knows by name: smollm2-135m, student-3-8, "
+    ):
         load("student-3-9")
 
 

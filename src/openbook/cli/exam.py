@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -10,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from openbook.base.console import emit_json, out, progress
+from openbook.base.errors import InputError
 from openbook.figures import check_path, save
 from openbook.figures.charts import Axis, Chart, Level, Panel, Series, share
 
@@ -17,7 +19,7 @@ Shares = Annotated[list[float], Parameter(name="--open", negative="", consume_mu
 
 
 def exam(
-    run: Path,
+    run: Path | None = None,
     *,
     data: Path | None = None,
     samples: int | None = None,
@@ -27,22 +29,31 @@ def exam(
     others: float | None = None,
     sections: bool = False,
     generate: bool = False,
+    show: int = 0,
+    endpoint: str | None = None,
+    endpoint_model: str | None = None,
+    timeout: float = 60,
+    max_tokens: int | None = None,
+    tasks: str | None = None,
     chart: Path | None = None,
     seed: int | None = None,
     json: bool = False,
 ) -> None:
-    """Examine a run with the book closed, half open, open, and wrong.
+    """Examine a run, or a model behind a server, with the book closed, half open, open, and wrong.
 
     Next-token accuracy on the answer, its interval (clustered by example) and its chance level, and exact match, for
     each share of the book that is open. The task is examined on strings drawn apart from those of training.
 
         openbook exam runs/learn --chart reliance.png
         openbook exam runs/learn --sections
+        openbook exam runs/learn --data held-out.jsonl --show 10
+        openbook exam --endpoint http://localhost:8000/v1 --data held-out.jsonl
 
     Parameters
     ----------
     run
-        Folder that `openbook learn` or `openbook prepare` left, or a reader that comes with openbook.
+        Folder that `openbook learn` or `openbook prepare` left, or a reader that comes with openbook. With an endpoint
+        it may be left out; the exam of the server then has the data that `--data` names.
     data
         JSONL file to examine on, instead of the run's own.
     samples
@@ -59,7 +70,24 @@ def exam(
     sections
         Also close one section at a time and leave the others open: which of them the model knows by heart.
     generate
-        Also let the model write its completions greedily and compare them (slower).
+        Also let the model write its completions greedily (slower), and compare what it wrote with the references:
+        exact match in place, normalised match (SQuAD's: without case, punctuation and articles) and F1 on words.
+    show
+        Number of questions to print with their references and what the model wrote with the book closed; 0 must be
+        among the shares. Implies --generate.
+    endpoint
+        Base URL of an OpenAI-compatible server (vLLM, llama.cpp, Ollama, ...) whose model is examined in place of the
+        run's. Each question is asked with temperature 0; a key is taken from the environment variable OPENBOOK_API_KEY.
+    endpoint_model
+        Name of the model at the endpoint; may be left out if the server has one.
+    timeout
+        Seconds to wait for each answer of the endpoint.
+    max_tokens
+        Longest answer of the endpoint in tokens; by default as many as the longest completion has bytes, and at
+        least 64.
+    tasks
+        Tasks of the lm-evaluation-harness for the run's model to do as well, with commas between them, such as
+        hellaswag,arc_easy. Needs the extra lm-eval.
     chart
         Save the curve as PNG, SVG or HTML.
     seed
@@ -67,41 +95,66 @@ def exam(
     json
         One JSON object on standard output.
     """
-    from openbook.api import Run
+    from openbook.api import Exam, Run, exam_endpoint
 
     check_path(chart)
-    result = Run(run).exam(
-        data,
-        shares=open_,
-        samples=samples,
-        seed=seed,
-        lengths=lengths,
-        codebook=str(codebook) if isinstance(codebook, Path) else codebook,
-        others=others,
-        sections=sections,
-        generate=generate,
-        bar=progress,
-    )
+    _check(run, open_, show, endpoint, {"--endpoint-model": endpoint_model, "--max-tokens": max_tokens})
+    about: dict[str, Any] = {
+        "shares": open_,
+        "samples": samples,
+        "seed": seed,
+        "lengths": lengths,
+        "codebook": str(codebook) if isinstance(codebook, Path) else codebook,
+        "others": others,
+        "bar": progress,
+    }
+    if endpoint is not None:
+        if sections or tasks:
+            raise InputError(f"{'--sections' if sections else '--tasks'} needs the model itself: leave out --endpoint")
+        there: dict[str, Any] = {"model": endpoint_model, "timeout": timeout, "max_tokens": max_tokens}
+        result: Exam[Any] = exam_endpoint(endpoint, data, run=run, **there, **about)
+    else:
+        assert run is not None
+        names = [name.strip() for name in (tasks or "").split(",") if name.strip()]
+        result = Run(run).exam(data, sections=sections, generate=generate or show > 0, tasks=names, **about)
     rows = [row.as_dict() for row in result.rows]
     by_section = [row.as_dict() for row in result.sections]
+    written = [answer.as_dict() for answer in result.closed.written[:show]] if show else []
     if chart is not None:
         save(reliance_chart(rows), chart)
     if json:
-        emit_json(
-            {"run": str(run), "others": result.others, "rows": rows, **({"sections": by_section} if sections else {})}
-        )
+        server = {"endpoint": result.endpoint, "model": result.model} if endpoint else {}
+        extra = {"sections": by_section, "written": written, "tasks": list(result.tasks)}
+        extra = {key: value for key, value in extra.items() if value}
+        emit_json({"run": None if run is None else str(run), **server, "others": result.others, "rows": rows, **extra})
         return
-    _show(rows)
+    if endpoint is None:
+        _show(rows)
+    if rows[0]["f1"] is not None:
+        _show_written(rows, "exact_match" if endpoint else "generated_match")
     if sections:
         _show_sections(by_section)
+    if written:
+        _show_answers(written)
+    if result.tasks:
+        _show_tasks(result.tasks)
+
+
+def _check(run: Path | None, shares: list[float], show: int, endpoint: str | None, of_endpoint: dict[str, Any]) -> None:
+    """Refuse options that do not go together."""
+    if run is None and endpoint is None:
+        raise InputError("nobody is examined: name a run, or a server with --endpoint")
+    if endpoint is None and (given := [name for name, value in of_endpoint.items() if value is not None]):
+        raise InputError(f"{given[0]} is about a server: name it with --endpoint")
+    if show < 0 or (show and 0 not in shares):
+        raise InputError("--show prints what is written with the book closed: give a number, and 0 among the --open")
 
 
 def _show(rows: list[dict[str, Any]]) -> None:
     headers = ["book", "open", "pieces", "accuracy", "95 % interval", "chance", "exact match"]
-    generated = rows[0]["generated_match"] is not None
-    table = Table(*headers, *(["written"] if generated else []), box=None, header_style="bold")
+    table = Table(*headers, box=None, header_style="bold")
     for row in rows:
-        cells = [
+        table.add_row(
             row["book"],
             f"{row['open']:.0%}",
             f"{row['pieces']:.1f}",
@@ -109,12 +162,44 @@ def _show(rows: list[dict[str, Any]]) -> None:
             f"{row['low']:.3f} to {row['high']:.3f}",
             f"{row['chance']:.3f}",
             f"{row['exact_match']:.3f}",
-        ]
-        table.add_row(*cells, *([f"{row['generated_match']:.3f}"] if generated else []))
+        )
     out.print(table)
     out.print(f"{rows[0]['samples']} examples; intervals are clustered by example", style="dim")
-    if generated:
-        out.print("written: exact matches of what the model writes by itself", style="dim")
+
+
+def _show_written(rows: list[dict[str, Any]], exact: str) -> None:
+    headers = ["written", "open", "exact", "normalised", "95 % interval", "F1", "95 % interval"]
+    table = Table(*headers, box=None, header_style="bold")
+    for row in rows:
+        table.add_row(
+            row["book"],
+            f"{row['open']:.0%}",
+            f"{row[exact]:.3f}",
+            f"{row['normalised_match']:.3f}",
+            f"{row['normalised_low']:.3f} to {row['normalised_high']:.3f}",
+            f"{row['f1']:.3f}",
+            f"{row['f1_low']:.3f} to {row['f1_high']:.3f}",
+        )
+    out.print()
+    out.print(table)
+    out.print(f"what the model writes by itself, of {rows[0]['samples']} examples", style="dim")
+
+
+def _show_answers(answers: list[dict[str, Any]]) -> None:
+    table = Table("question, book closed", "reference", "written", box=None, header_style="bold")
+    for answer in answers:
+        table.add_row(*(escape(answer[key].strip()) for key in ("question", "reference", "written")))
+    out.print()
+    out.print(table)
+
+
+def _show_tasks(rows: Sequence[Mapping[str, Any]]) -> None:
+    table = Table("task", "metric", "filter", "value", "95 % interval", box=None, header_style="bold")
+    for row in rows:
+        interval = "" if row["low"] is None else f"{row['low']:.3f} to {row['high']:.3f}"
+        table.add_row(escape(row["task"]), row["metric"], row["filter"], f"{row['value']:.3f}", interval)
+    out.print()
+    out.print(table)
 
 
 def _show_sections(rows: list[dict[str, Any]]) -> None:
@@ -136,18 +221,21 @@ def _show_sections(rows: list[dict[str, Any]]) -> None:
 
 
 def reliance_chart(rows: list[dict[str, Any]]) -> Chart:
-    """Accuracy against the share of the book that is open, with the right book and with a wrong one."""
+    """Accuracy against the share of the book that is open, with the right book and with a wrong one.
+
+    For a server, which shows no logits, it is F1 on the words of the answer.
+    """
+    key, low, high, name = ("accuracy", "low", "high", "Accuracy")
+    if rows[0]["accuracy"] is None:
+        key, low, high, name = ("f1", "f1_low", "f1_high", "F1")
     series = [
-        Series(f"{book} book", [(row["open"], row["accuracy"]) for row in these], colour, _intervals(these))
+        Series(f"{book} book", [(row["open"], row[key]) for row in these], colour, [(r[low], r[high]) for r in these])
         for colour, book in enumerate(("right", "wrong"))
         if (these := [row for row in rows if row["book"] == book])
     ]
     axis = Axis("share of the book that is open", form="percent", low=0, high=1)
-    panel = Panel("Accuracy on the answer", axis, share("accuracy"), series, [Level(rows[0]["chance"], "chance")])
+    levels = [] if rows[0]["chance"] is None else [Level(rows[0]["chance"], "chance")]
+    panel = Panel(f"{name} on the answer", axis, share(name.lower() if levels else name), series, levels)
     points = ", ".join(f"{y:.0%} at {x:.0%}" for x, y in series[0].points)
     title = "How much the model leans on the book"
-    return Chart("reliance", title, f"Accuracy by the share that is open: {points}.", [panel])
-
-
-def _intervals(rows: list[dict[str, Any]]) -> list[tuple[float, float]]:
-    return [(row["low"], row["high"]) for row in rows]
+    return Chart("reliance", title, f"{name} by the share that is open: {points}.", [panel])

@@ -36,7 +36,7 @@ from openbook.probes.subject import (
 )
 from openbook.training.batches import Item
 from openbook.training.encode import IGNORED
-from openbook.training.exam import examined
+from openbook.training.models import examined
 from openbook.training.targets import summed_loss, target_logits
 
 STEP = 1e-2  # of the length of the state

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from openbook.base.errors import InputError
-from openbook.training.exam import examined
+from openbook.training.models import examined
 from openbook.training.targets import gathered
 
 

@@ -10,8 +10,8 @@ from openbook.book.jsonl import ListSource
 from openbook.book.shelf import CODE, NONE
 from openbook.book.text import Kind
 from openbook.curriculum import Opened
-from openbook.training.exam import generate
 from openbook.training.reopen import Reopened
+from openbook.training.writing import generate
 
 
 def ask(opened: Reopened, question: str, book: Any = None, max_new_tokens: int = 64) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -197,3 +199,14 @@ def window_of(model: Any) -> int | None:
     """The longest sequence the model was made for, if it says; `model` may be its config alone."""
     config = getattr(model, "config", model)
     return getattr(config.get_text_config(), "max_position_embeddings", None)
+
+
+@contextmanager
+def examined(model: Any) -> Iterator[None]:
+    """Turns dropout off; afterwards the model is in the mode it was in."""
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)
