@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,11 +11,13 @@ import torch
 from tests.tiny import byte_level, chatting, tiny, word_level
 
 from openbook.book import ListSource
+from openbook.book.jsonl import load_source
 from openbook.curriculum import SamplingPlan, curriculum_named
 from openbook.training import writing
 from openbook.training.batches import Item, items
 from openbook.training.encode import Encoder
 from openbook.training.exam import examine
+from openbook.training.models import load
 from openbook.training.writing import BEYOND, answers_in_place, end_tokens, write, written_part
 
 WORDS = word_level()
@@ -151,3 +154,17 @@ def test_rows_of_an_exam_have_what_was_written() -> None:
     for each in (row, *others):
         assert each.f1 is not None and each.f1_low <= each.f1 <= each.f1_high and each.generated_match is not None
     assert "written" not in row.as_dict()
+
+
+@pytest.mark.real_model
+def test_a_real_model_writes_what_it_is_sure_of() -> None:
+    """Led token by token or writing by itself, SmolLM2 has whole answers right in the same cases."""
+    model, tokenizer = load("smollm2-135m")
+    data = load_source(Path(__file__).parents[2] / "examples" / "handbook" / "held-out.jsonl")
+    encoder = Encoder(tokenizer, data.bank)
+    rows = examine(model, encoder, data, curriculum_named("anneal"), (0.0, 1.0), wrong=False, samples=10, generate=True)
+    for row in rows:
+        assert row.generated_match == row.exact_match
+        assert all(not answer.text or "<|" not in answer.text for answer in row.written)
+    closed, opened = rows
+    assert opened.f1 is not None and closed.f1 is not None and opened.f1 > closed.f1

@@ -245,6 +245,8 @@ class Endpoint:
                         raise TimeoutError
                     if size > LARGEST:
                         raise self._nonsense(b"".join(chunks[:1]).decode("utf-8", "replace"))
+                if reply.length:  # bytes that were announced and did not come
+                    raise http.client.IncompleteRead(b"", reply.length)
                 return b"".join(chunks)
         except urllib.error.HTTPError as error:
             raise self._refusal(error) from None
