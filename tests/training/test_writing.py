@@ -124,12 +124,35 @@ def test_no_more_is_written_than_the_window_holds(monkeypatch: pytest.MonkeyPatc
     assert counts == [longest + BEYOND, longest + 2, longest]
 
 
+def test_a_long_prompt_does_not_cut_the_writing_of_a_short_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    records = [("a " * 40, " b"), ("a", " b" * 30)]
+    encoder, examples = encoded(ListSource([{"prompt": ask, "completion": answer} for ask, answer in records]))
+    model = tiny(vocabulary=len(WORDS))
+    model.config.max_position_embeddings = len(examples[0].ids)
+    asked: list[tuple[int, int]] = []
+    real = writing.generate
+    monkeypatch.setattr(writing, "generate", lambda *a: asked.append((max(map(len, a[2])), a[3])) or real(*a))
+    write(model, encoder, examples, 4)
+    assert len(asked) == 2 and all(prompt + count <= len(examples[0].ids) for prompt, count in asked)
+    assert asked[0][1] >= 31
+
+
 def test_a_model_without_an_end_writes_as_much_as_the_reference_has() -> None:
     tokenizer, model = word_level.__wrapped__(), tiny(vocabulary=len(WORDS))
     tokenizer.eos_token = model.generation_config.eos_token_id = None
     encoder, examples = encoded(questions("who is king ?"), tokenizer)
     ((row, _),) = write(model, encoder, examples, 4)
     assert len(row) == 4
+
+
+def test_a_model_that_was_not_taught_to_end_is_compared_on_as_much_as_the_reference_has() -> None:
+    """Its loss is on the answer alone, so what comes after it is anything."""
+    data = ListSource([{"prompt": f"who {x} ?", "completion": " a" * n} for x, n in (("a", 1), ("b", 6))])
+    encoder, examples = encoded(data, loss="answer")
+    model = tiny(vocabulary=len(WORDS))
+    model.generation_config.eos_token_id = None
+    written = write(model, encoder, examples, 4)
+    assert [len(text.split()) for _, text in written] == [1, 6] and {len(row) for row, _ in written} == {6}
 
 
 def test_an_answer_is_in_its_place_or_not() -> None:

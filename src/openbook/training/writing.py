@@ -66,33 +66,46 @@ def write(
     batch_size: int,
     advance: Callable[[float], None] = lambda part: None,
 ) -> list[tuple[np.ndarray, str]]:
-    """What the model writes in place of each completion: its tokens, padded, and its text up to the end token.
+    """What the model writes in place of each completion: its tokens, padded, and its text.
 
-    Equal prompts are continued once. `advance` is told what part of the work each batch was.
+    The text goes up to the end token. A model that was not taught to end, since its loss is on the answer alone or its
+    vocabulary has no end, is compared on as many tokens as the reference has. Equal prompts are continued once.
+    `advance` is told what part of the work each batch was.
     """
-    prompts: dict[bytes, np.ndarray] = {}
-    sizes: dict[bytes, int] = {}  # tokens of the longest reference
-    keys = []
-    for item in items:
-        part = written_part(item)
-        keys.append(key := (prompt := item.ids[: part.start]).tobytes())
-        prompts[key], sizes[key] = prompt, max(sizes.get(key, 0), part.stop - part.start)
     ends, window = end_tokens(model, encoder), window_of(model)
-    order = sorted(prompts, key=lambda key: (len(prompts[key]), sizes[key]))
-    written: dict[bytes, tuple[np.ndarray, str]] = {}
-    for start in range(0, len(order), batch_size):
-        batch = order[start : start + batch_size]
-        longest = max(sizes[key] for key in batch)
-        free = BEYOND if window is None else window - longest - len(prompts[batch[-1]])
-        count = longest + min(BEYOND, max(0, free)) * bool(ends)  # a model that cannot end writes no more than asked
+    targets = [item.ids[written_part(item)] for item in items]
+    taught = [bool(np.isin(target, ends).any()) for target in targets]
+    prompts: dict[bytes, np.ndarray] = {}
+    sizes: dict[bytes, int] = {}  # tokens of the longest reference, with some more for a model that may end later
+    keys = []
+    for item, target, can_end in zip(items, targets, taught, strict=True):
+        keys.append(key := (prompt := item.ids[: written_part(item).start]).tobytes())
+        free = BEYOND if window is None else window - len(prompt) - len(target)
+        size = len(target) + min(BEYOND, max(0, free)) * can_end
+        prompts[key], sizes[key] = prompt, max(sizes.get(key, 0), size)
+    batches: list[list[bytes]] = []
+    for key in sorted(prompts, key=lambda key: (len(prompts[key]), sizes[key])):
+        last = batches[-1] if batches else []
+        longest = max(sizes[each] for each in (*last, key))
+        fits = window is None or len(prompts[key]) + longest <= window  # all rows are as long as the longest
+        if last and len(last) < batch_size and fits:
+            last.append(key)
+        else:
+            batches.append([key])
+    written: dict[bytes, np.ndarray] = {}
+    for batch in batches:
+        count = max(sizes[key] for key in batch)
         rows = generate(model, encoder.tokenizer, [prompts[key] for key in batch], count, ends)
-        for key, row in zip(batch, rows, strict=True):
-            ended = np.flatnonzero(np.isin(row, ends))
-            said = row[: ended[0]] if len(ended) else row
-            text = encoder.tokenizer.decode(said, skip_special_tokens=True, clean_up_tokenization_spaces=False)
-            written[key] = row, text.strip()
-        advance(len(batch) / len(order))
-    return [written[key] for key in keys]
+        written.update(zip(batch, rows, strict=True))
+        advance(len(batch) / len(prompts))
+
+    def text(row: np.ndarray, target: np.ndarray, can_end: bool) -> str:
+        ended = np.flatnonzero(np.isin(row, ends))
+        said = row[: min([*ended[:1], len(row) if can_end else len(target)])]
+        return encoder.tokenizer.decode(said, skip_special_tokens=True, clean_up_tokenization_spaces=False).strip()
+
+    asked = zip(keys, targets, taught, strict=True)
+    return [(written[key], text(written[key], target, can_end)) for key, target, can_end in asked]
 
 
 def answers_in_place(item: Item, row: np.ndarray) -> bool:
