@@ -68,6 +68,8 @@ def holds(before: Any, now: Any) -> bool:
     """Every number of the record is there and the same; what was added since is of no concern."""
     if isinstance(before, dict):
         return isinstance(now, dict) and all(key in now and holds(before[key], now[key]) for key in before)
+    if isinstance(before, list):
+        return isinstance(now, list) and len(before) == len(now) and all(map(holds, before, now))
     return bool(before == now)
 
 
@@ -157,5 +159,7 @@ def test_an_audit(answer: Any, tmp_path: Path) -> None:
 
 
 def test_a_difference_is_found_out() -> None:
-    assert holds({"a": [1.0]}, {"a": [1.0], "new": 2}) and not holds({"a": [1.0]}, {"a": [1.0 + 1e-15]})
+    assert holds({"a": [1.0]}, {"a": [1.0], "new": 2}) and holds([{"a": 1}], [{"a": 1, "new": 2}])
+    assert not holds([{"a": 1}], [{"a": 2}]) and not holds([1], [1, 2]) and not holds([1], [])
+    assert not holds({"a": [1.0]}, {"a": [1.0 + 1e-15]})
     assert not holds({"a": 1}, {}) and close({"a": [1.0]}, {"a": [1.001]}) and not close({"a": [1.0]}, {"a": [1.1]})

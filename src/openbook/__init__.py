@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from openbook.api import Exam as Exam
     from openbook.api import Run as Run
     from openbook.api import config_for as config_for
+    from openbook.api import exam_endpoint as exam_endpoint
     from openbook.api import examine as examine
     from openbook.api import learn as learn
     from openbook.api import load as load
@@ -34,7 +35,20 @@ if TYPE_CHECKING:
     from openbook.training.encode import Encoder as Encoder
     from openbook.training.trainer import CELTrainer as CELTrainer
 
-_API = ("Audit", "Exam", "Run", "config_for", "examine", "learn", "load", "mlt", "prepare", "records", "reproduce")
+_API = (
+    "Audit",
+    "Exam",
+    "Run",
+    "config_for",
+    "exam_endpoint",
+    "examine",
+    "learn",
+    "load",
+    "mlt",
+    "prepare",
+    "records",
+    "reproduce",
+)
 _HOME = dict.fromkeys(_API, "openbook.api") | {
     "CELConfig": "openbook.training.arguments",
     "CELTrainer": "openbook.training.trainer",

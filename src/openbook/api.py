@@ -16,23 +16,27 @@ import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 from openbook.base.console import Bar, no_bar
 from openbook.base.errors import InputError, nearest
 
 if TYPE_CHECKING:
     from openbook.book.source import Source
+    from openbook.curriculum import Curriculum
     from openbook.paper.experiment import Scale
     from openbook.paper.reproduce import Outcome
     from openbook.task.source import Translations
     from openbook.training.config import RunConfig
     from openbook.training.encode import Encoder
+    from openbook.training.endpoint import EndpointRow
     from openbook.training.exam import Row, SectionRow
     from openbook.training.export import Form
     from openbook.training.reopen import Reopened
 
 Method = Literal["reading", "chain-of-thought"]
+R = TypeVar("R", "Row", "EndpointRow")
+API_KEY = "OPENBOOK_API_KEY"  # the environment variable with the key of a server that is examined
 
 
 def load(data: Any, *, split: str = "train", skip_bad: bool = False) -> Source:
@@ -174,14 +178,17 @@ def examine(
 
 
 @dataclass(frozen=True)
-class Exam:
+class Exam(Generic[R]):
     """The rows of an exam."""
 
-    rows: Sequence[Row]
+    rows: Sequence[R]
     sections: Sequence[SectionRow] = ()
     others: float = 0.0  # share of the pieces not needed that were in the book
+    tasks: Sequence[Mapping[str, Any]] = ()  # of the lm-evaluation-harness, a row for each metric
+    endpoint: str | None = None  # the server that was examined, and its model
+    model: str | None = None
 
-    def at(self, share: float, book: str = "right") -> Row:
+    def at(self, share: float, book: str = "right") -> R:
         """The row for a share of the book."""
         found = [row for row in self.rows if row.open == share and row.book == book]
         if not found:
@@ -189,11 +196,11 @@ class Exam:
         return found[0]
 
     @property
-    def closed(self) -> Row:
+    def closed(self) -> R:
         return self.at(0.0)
 
     @property
-    def open(self) -> Row:
+    def open(self) -> R:
         return self.at(1.0)
 
 
@@ -252,34 +259,30 @@ class Run:
         others: float | None = None,
         sections: bool = False,
         generate: bool = False,
+        tasks: Sequence[str] = (),
         bar: Bar = no_bar,
-    ) -> Exam:
+    ) -> Exam[Row]:
         """Sit an exam with these shares of the book open, and one with a wrong book.
 
         `data` is whatever `load` takes; without it, the exam is on the run's own. See `openbook exam --help`.
         """
-        from openbook.training.exam import check_others, examine, examine_sections
+        from openbook.training.exam import examine, examine_sections
+        from openbook.training.harness import harness, task_rows
         from openbook.training.reopen import reopen
-        from openbook.training.sources import exam_size
 
-        if samples is not None and samples < 1:
-            raise InputError(f"samples is {samples}: examine at least one")
-        if not shares:
-            raise InputError("no share of the book is named: give numbers from 0 to 1")
+        if tasks:
+            harness()  # refuse before anything is loaded
+        _check_exam(shares, samples)
         plain = data is None and (samples, lengths, codebook) == (None, None, None)
         opened = self._opened if plain else reopen(self.folder, data, samples, lengths, codebook)
-        config, curriculum = opened.config, opened.config.curriculum
-        size = samples or (exam_size(config) if data is None else config.exam.samples)
-        if others is not None:
-            check_others(curriculum, opened.source, size, others)
-            curriculum = curriculum.model_copy(update={"others": others})
+        curriculum, about = _asked(opened.config, opened.source, data is not None, samples, seed, others)
         what = (opened.model, opened.encoder, opened.source, curriculum)
-        seed = config.seed if seed is None else seed
-        about: dict[str, Any] = {"samples": size, "seed": seed, "batch_size": config.exam.batch_size}
-        with bar("exam", len(shares) + 1) as advance:
+        about["batch_size"] = opened.config.exam.batch_size
+        with bar("exam", len(shares) + opened.source.can_mislead + sections) as advance:
             apart = examine_sections(*what, advance=advance, **about) if sections else []
             rows = examine(*what, shares, generate=generate, advance=advance, **about)
-        return Exam(rows, apart, curriculum.others)
+        beside = task_rows(opened.model, self.tokenizer, tasks, about["batch_size"]) if tasks else []
+        return Exam(rows, apart, curriculum.others, beside)
 
     def ask(self, question: str, *, book: Any = None, open: bool = False, max_new_tokens: int = 64) -> str:
         """The model's answer, written greedily, with the book closed.
@@ -312,6 +315,81 @@ class Run:
         from openbook.comparison.own_runs import write_report
 
         return write_report([self.folder], Path(out))[0]
+
+
+def exam_endpoint(
+    url: str,
+    data: Any = None,
+    *,
+    run: Path | str | None = None,
+    model: str | None = None,
+    shares: Sequence[float] = (0.0, 0.25, 0.5, 0.75, 1.0),
+    samples: int | None = None,
+    seed: int | None = None,
+    lengths: tuple[int, int] | None = None,
+    codebook: int | str | None = None,
+    others: float | None = None,
+    timeout: float = 60,
+    max_tokens: int | None = None,
+    bar: Bar = no_bar,
+) -> Exam[EndpointRow]:
+    """Examine a model behind an OpenAI-compatible server, on data or on those of a run.
+
+    `model` is its name there, if it has several. A key is taken from the environment variable OPENBOOK_API_KEY.
+    """
+    import os
+
+    from openbook.training.endpoint import Endpoint, examine_endpoint
+    from openbook.training.reopen import examined_on
+    from openbook.training.shipped import located
+
+    _check_exam(shares, samples)
+    if run is not None:
+        config, source = examined_on(located(run), data, samples, lengths, codebook)
+    elif data is None or (lengths, codebook) != (None, None):
+        raise InputError("a server is examined on data or on those of a run: name a run, or give a file with --data")
+    else:
+        config, source = None, load(data)
+    curriculum, about = _asked(config, source, data is not None, samples, seed, others)
+    endpoint = Endpoint(url, model, timeout, os.environ.get(API_KEY))
+    with bar("exam", len(shares) + source.can_mislead) as advance:
+        work = len(shares) + source.can_mislead
+
+        def told(part: float) -> None:
+            advance(part * work)
+
+        rows = examine_endpoint(endpoint, source, curriculum, shares, **about, max_tokens=max_tokens, advance=told)
+    return Exam(rows, others=curriculum.others, endpoint=endpoint.url, model=endpoint.model)
+
+
+def _check_exam(shares: Sequence[float], samples: int | None) -> None:
+    if samples is not None and samples < 1:
+        raise InputError(f"samples is {samples}: examine at least one")
+    if not shares:
+        raise InputError("no share of the book is named: give numbers from 0 to 1")
+
+
+def _asked(
+    config: RunConfig | None,
+    source: Source,
+    other_data: bool,
+    samples: int | None,
+    seed: int | None,
+    others: float | None,
+) -> tuple[Curriculum, dict[str, Any]]:
+    """The curriculum of an exam, its examples and its seed: those of the run's config, but for what is asked for."""
+    from openbook.curriculum import Curriculum
+    from openbook.training.config import DEFAULT_CURRICULUM, ExamConfig
+    from openbook.training.exam import check_others
+    from openbook.training.sources import exam_size
+
+    curriculum = config.curriculum if config else Curriculum.for_source(DEFAULT_CURRICULUM, source)
+    exam = config.exam if config else ExamConfig()
+    size = samples or (exam.samples if other_data or config is None else exam_size(config))
+    if others is not None:
+        check_others(curriculum, source, size, others)
+        curriculum = curriculum.model_copy(update={"others": others})
+    return curriculum, {"samples": size, "seed": seed if seed is not None else config.seed if config else 0}
 
 
 @dataclass(frozen=True)

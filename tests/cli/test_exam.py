@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 from tests.cli.conftest import FACTS
+from tests.training.test_harness import RESULTS, given
 
 import openbook
 from openbook.base.files import file_hash, write_json
@@ -32,6 +36,85 @@ def test_the_curve_of_a_model_that_has_learned(learned: Path, told: Any) -> None
     assert 1 < wrong["pieces"] <= 2
     # written greedily or examined token by token, a whole answer is right in the same cases
     assert [row["generated_match"] for row in rows] == [row["exact_match"] for row in rows]
+    for row in rows:
+        assert row["f1_low"] <= row["f1"] <= row["f1_high"] and row["normalised_match"] <= row["f1"]
+        assert row["normalised_low"] <= row["normalised_match"] <= row["normalised_high"]
+        assert row["normalised_match"] >= row["generated_match"]  # it ends where its answer ends
+
+
+def test_what_was_written_is_shown(
+    learned: Path, told: Any, refused: Any, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    exam, _ = told("exam", learned, "--show", 2, "--open", 0)
+    assert len(exam["written"]) == 2 and exam["rows"][0]["f1"] > 0.9
+    question, reference, written = (exam["written"][0][key] for key in ("question", "reference", "written"))
+    assert (question, reference) == ("Who rules Vellmora?", "Queen Ilva") and written == reference
+    monkeypatch.setattr("openbook.base.console.out._width", 120)
+    assert main(["exam", str(learned), "--show", "1", "--open", "0"]) == 0
+    shown = capsys.readouterr().out
+    for word in ("F1", "normalised", "question, book closed", question, reference):
+        assert word in shown
+    assert "0 among the --open" in refused("exam", learned, "--show", 3, "--open", 1)
+    assert "0 among the --open" in refused("exam", learned, "--show", -1)
+
+
+def answering(replies: bytes) -> HTTPServer:
+    """A server that has one answer to every question."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(replies)
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
+    return server
+
+
+def test_a_server_is_examined_on_a_file_or_on_the_data_of_a_run(
+    learned: Path, told: Any, refused: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    server = answering(json.dumps({"choices": [{"message": {"content": "Queen Ilva!"}}]}).encode())
+    there = ("--endpoint", f"http://127.0.0.1:{server.server_port}", "--endpoint-model", "any")
+    chart = tmp_path / "curve.svg"
+    exam, code = told("exam", *there, "--data", FACTS, "--samples", 4, "--show", 1, "--chart", chart)
+    assert code == 0 and exam["run"] is None and exam["endpoint"].endswith("/v1") and exam["model"] == "any"
+    assert [(row["normalised_match"], row["exact_match"]) for row in exam["rows"]] == [(0.25, 0.0)] * 6
+    assert exam["written"][0]["written"] == "Queen Ilva!" and "F1 on the answer" in chart.read_text()
+    other, _ = told("exam", learned, *there)
+    assert other["rows"][0]["samples"] == 30 and other["rows"][0]["accuracy"] is None
+    assert main(["exam", *there, "--data", str(FACTS), "--samples", "4"]) == 0
+    shown = capsys.readouterr().out
+    assert "normalised" in shown and "chance" not in shown
+    assert "name a run, or give a file" in refused("exam", *there)
+    assert "leave out --endpoint" in refused("exam", learned, *there, "--sections")
+    assert "leave out --endpoint" in refused("exam", learned, *there, "--tasks", "hellaswag")
+    server.shutdown()
+    server.server_close()
+    assert main(["exam", *there, "--data", str(FACTS)]) == 1
+    assert "nobody listens there" in capsys.readouterr().err
+
+
+def test_an_exam_is_of_somebody(learned: Path, refused: Any) -> None:
+    assert "name a run, or a server with --endpoint" in refused("exam")
+    assert "--endpoint-model is about a server" in refused("exam", learned, "--endpoint-model", "m")
+
+
+def test_tasks_of_the_harness_stand_beside_the_exam(
+    learned: Path, told: Any, refused: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "lm_eval", None)
+    assert "pip install 'openbook[lm-eval]'" in refused("exam", learned, "--tasks", "hellaswag")
+    given(monkeypatch, lambda model, tasks, **_: RESULTS)
+    exam, code = told("exam", learned, "--tasks", "hellaswag,gsm8k", "--open", 0, "--samples", 2)
+    assert code == 0 and [row["task"] for row in exam["tasks"]] == ["hellaswag", "hellaswag", "gsm8k"]
+    assert main(["exam", str(learned), "--tasks", "gsm8k", "--open", "0", "--samples", "2"]) == 0
+    assert "strict-match" in capsys.readouterr().out
 
 
 def test_a_run_says_the_same_at_its_end_and_in_the_exam(learned: Path, told: Any) -> None:

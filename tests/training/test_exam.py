@@ -23,7 +23,7 @@ from openbook.task import Codebook
 from openbook.task.source import Translations
 from openbook.training.batches import items
 from openbook.training.encode import Encoder
-from openbook.training.exam import SHARES, Row, SectionRow, condition, examine, examine_sections, written_part
+from openbook.training.exam import SHARES, Row, SectionRow, condition, correct_answers, examine, examine_sections
 from openbook.training.models import make_tokenizer
 
 WORDS = word_level()
@@ -167,17 +167,6 @@ def test_what_did_not_fit_beside_an_open_book_is_not_opened_by_closing_a_section
     assert set(short) == {"first"} and short["first"].accuracy == 0
 
 
-@pytest.mark.parametrize(("loss", "before", "written"), [("answer", "a b", "c"), ("completion", "a", "b c d")])
-def test_what_is_to_be_written_is_not_shown_and_nothing_after_it_either(loss: Any, before: str, written: str) -> None:
-    data = ListSource([{"prompt": "a", "completion": " b c d", "answer": "c"}])
-    plan = SamplingPlan(data, curriculum_named("no-context"))
-    encoded = Encoder(WORDS, data.bank, loss=loss).encode(*plan.at(np.arange(1)))
-    (item,) = items(encoded, [0])
-    own = written_part(item)
-    assert WORDS.decode(item.ids[: own.start], skip_special_tokens=True) == before
-    assert WORDS.decode(item.ids[own], skip_special_tokens=True) == written
-
-
 def test_chance_is_one_in_n_for_the_task() -> None:
     task = Translations(2, 4, 600, Codebook.sample(2, 4), lengths=(8, 12), text="compact")
     tokenizer = make_tokenizer(task)
@@ -202,28 +191,68 @@ def test_chance_is_that_of_a_token_where_characters_are_spelled_with_several() -
 def test_each_condition_opens_the_share_it_names() -> None:
     book = [f"fact {letter}" for letter in "abcd"]
     data = ListSource(
-        [{"prompt": "who ?", "completion": " Orm", "privileged_context": book[k:] + book[:k]} for k in range(4)]
+        [
+            {"prompt": f"is {'efgh'[k]} ?", "completion": " Orm", "privileged_context": book[k:] + book[:k]}
+            for k in range(4)
+        ]
     )
     fact, seen = WORDS.convert_tokens_to_ids("fact"), []
 
     def counting(ids: Tensor) -> Tensor:
-        seen.append((ids == fact).sum(1).tolist())
+        seen.extend((ids == fact).sum(1).tolist())
         return peeking(ids)
 
-    sit(Scripted(counting, len(WORDS)), data)
-    assert seen == [[count] * 4 for count in (0, 1, 2, 3, 4)] + [[0] * 4]  # all pieces are needed, so none misleads
+    rows = sit(Scripted(counting, len(WORDS)), data)
+    assert [row.pieces for row in rows] == [0, 1, 2, 3, 4, 0]  # all pieces are needed, so none misleads
+    assert seen == [0] * 4 + [1] * 4 + [2] * 4 + [3] * 4 + [4] * 4  # and what is the closed book is not read again
+
+
+def test_nothing_is_read_twice() -> None:
+    """A book of one piece is open or closed, whatever the share; the rows are still those of each share alone."""
+    data = ListSource(
+        [{"prompt": f"who is {x} ?", "completion": " a b", "privileged_context": [f"fact {x}"]} for x in "abcdefg"]
+    )
+    reads: list[int] = []
+
+    def leaning(ids: Tensor) -> Tensor:
+        reads.append(len(ids))
+        return torch.where((ids == WORDS.convert_tokens_to_ids("fact")).any(1, keepdim=True), peeking(ids), 0)
+
+    model = Scripted(leaning, len(WORDS))
+    together = sit(model, data, shares=SHARES)
+    assert sum(reads) == 3 * len(data)  # closed, open and wrong
+    apart = [sit(model, data, shares=(share,), wrong=False)[0] for share in SHARES]
+    assert [row.as_dict() for row in together[:-1]] == [row.as_dict() for row in apart]
+    assert [row.accuracy for row in apart] == [0, 1, 1, 1, 1]
+
+
+@pytest.mark.parametrize("batch_size", [1, 3, 64])
+def test_examples_that_differ_in_what_is_examined_are_not_confused(batch_size: int) -> None:
+    """The same tokens, of which one record examines all and the other a part."""
+    records: list[dict[str, Any]] = [{"prompt": "who ?", "completion": " a b b"}] * 2
+    data = ListSource([*records, records[0] | {"answer": "b b"}])
+    plan = SamplingPlan(data, curriculum_named("no-context"))
+    encoder = Encoder(WORDS, data.bank)
+    examples = items(encoder.encode(*plan.at(np.arange(3))), range(3))
+    told: list[float] = []
+    model = Scripted(saying("b"), len(WORDS))
+    right = correct_answers(model, encoder, examples, data, batch_size, advance=told.append)
+    assert [row.tolist() for row in right] == [[False, True, True]] * 2 + [[True, True]]
+    assert sum(told) == pytest.approx(1) and len(told) == (2 if batch_size == 1 else 1)
 
 
 def test_a_wrong_book_is_shown_where_there_is_one() -> None:
-    shown: list[set[str]] = []
+    shown: set[str] = set()
 
     def reading(ids: Tensor) -> Tensor:
-        shown.append({WORDS.decode(row).split(" who")[0] for row in ids})
+        shown.update(WORDS.decode(row).split(" who")[0] for row in ids)
         return peeking(ids)
 
+    sit(Scripted(reading, len(WORDS)), shares=(1.0,), wrong=False)
+    right = shown.copy()
     rows = sit(Scripted(reading, len(WORDS)), shares=(1.0,))
     assert [row.book for row in rows] == ["right", "wrong"]
-    assert len(shown[0] & shown[1]) < 3
+    assert len(right) == 3 and len(shown) > 3
     one = ListSource([{"prompt": "who ?", "completion": " Orm", "privileged_context": ["fact a"]}])
     assert [row.book for row in sit(Scripted(peeking, len(WORDS)), one)] == ["right"] * 5
 
@@ -287,12 +316,13 @@ def test_bad_exams_are_refused() -> None:
 
 
 def test_progress_is_told_for_every_condition() -> None:
-    advanced: list[int] = []
-    sit(Scripted(peeking, len(WORDS)), advance=advanced.append)
-    assert len(advanced) == len(SHARES) + 1
+    advanced: list[float] = []
+    sit(Scripted(peeking, len(WORDS)), advance=advanced.append, batch_size=2)
+    assert len(advanced) > 3 and sum(advanced) == pytest.approx(len(SHARES) + 1)
 
 
 def test_rows_can_be_written_as_json() -> None:
     row = sit(Scripted(peeking, len(WORDS)))[0].as_dict()
-    assert {"open", "accuracy", "low", "high", "chance", "exact_match"} <= set(row)
+    assert {"open", "accuracy", "low", "high", "chance", "exact_match", "f1", "normalised_match"} <= set(row)
+    assert row["f1"] is None and "written" not in row  # nothing was written
     assert json.loads(json.dumps(row)) == row

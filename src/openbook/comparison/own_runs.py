@@ -200,15 +200,16 @@ def _exam(exam: Exam, name: str, where: str) -> PageSection:
     )
 
 
-def reliance(exam: Sequence[ExamRow]) -> Panel:
-    """Accuracy against the share of the book that is open, with the right book and with a wrong one."""
+def reliance(exam: Sequence[ExamRow], measure: str = "Accuracy") -> Panel:
+    """A measure against the share of the book that is open, with the right book and with a wrong one."""
     series = []
     for colour, book in enumerate(("right", "wrong")):
         if rows := sorted((row for row in exam if row.book == book), key=lambda row: row.open):
             points, spread = [(row.open, row.accuracy) for row in rows], [(row.low, row.high) for row in rows]
             series.append(Series(f"{book} book", points, colour, spread))
-    opened, level = share("share of the book that is open"), Level(exam[0].chance, "chance")
-    return Panel("Accuracy on the answer", opened, share("accuracy"), series, [level])
+    opened, chance = share("share of the book that is open"), exam[0].chance
+    levels = [] if chance is None else [Level(chance, "chance")]
+    return Panel(f"{measure} on the answer", opened, share(measure.lower() if levels else measure), series, levels)
 
 
 def _audit(audit: Audit, name: str, where: str) -> PageSection:

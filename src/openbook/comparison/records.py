@@ -59,7 +59,7 @@ class ExamRow(BaseModel):
     accuracy: float
     low: float
     high: float
-    chance: float
+    chance: float | None  # None of a server, whose tokens are not known
     exact_match: float
 
 

@@ -29,8 +29,8 @@ from openbook.probes.perturb import choose_rules
 from openbook.probes.subject import Advance, Subject, no_progress
 from openbook.training.batches import Item
 from openbook.training.encode import IGNORED
-from openbook.training.exam import examined
 from openbook.training.families import family_of
+from openbook.training.models import examined
 from openbook.training.targets import summed_loss, target_logits
 
 STEP = 1e-2  # of the length of the state

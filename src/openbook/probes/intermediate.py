@@ -26,7 +26,7 @@ from openbook.task.alphabet import alphabets
 from openbook.task.source import Translations
 from openbook.training.batches import Item
 from openbook.training.encode import Encoder
-from openbook.training.exam import examined
+from openbook.training.models import examined
 
 KNOWN = 0.9  # accuracy at which a string is said to be known at its own places
 RIDGE = 1e-2  # penalty as a share of the number of examples; features have unit variance

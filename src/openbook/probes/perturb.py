@@ -25,7 +25,7 @@ from openbook.probes.significance import LEVEL, larger_cells
 from openbook.probes.slots import Slots, slots_of
 from openbook.probes.subject import SHOWN, Advance, Subject, no_progress
 from openbook.training.batches import Item
-from openbook.training.exam import examined
+from openbook.training.models import examined
 
 RULES = 10  # changed in each example, as in the paper
 LARGE = 0.1  # of the largest change of a map: what the eye sees in the paper's figure

@@ -29,7 +29,8 @@ from openbook.probes.layers import decoder_layers
 from openbook.probes.stitching import Cost, Stitcher, Window, naive_evaluations, one_stitched
 from openbook.probes.subject import Advance, Subject, no_progress
 from openbook.training.batches import Item
-from openbook.training.exam import answer_tokens, chance_level, examined
+from openbook.training.exam import answer_tokens, chance_level
+from openbook.training.models import examined
 from openbook.training.targets import gathered
 
 REACHED = 0.9  # accuracy at which a window is said to hold a section

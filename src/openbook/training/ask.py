@@ -11,8 +11,8 @@ from openbook.book.load import ListSource
 from openbook.book.shelf import CODE, NONE
 from openbook.book.text import Kind
 from openbook.curriculum import Opened
-from openbook.training.exam import generate
 from openbook.training.reopen import Reopened
+from openbook.training.writing import generate
 
 
 def book_for(opened: Reopened, question: str) -> dict[str, list[str]]:

@@ -76,6 +76,23 @@ class Encoded:
         return self.split(self.flat_labels)
 
 
+def question_blocks(shelf: Shelf, opened: Opened) -> list[tuple[Any, Any]]:
+    """What a user says, in order: the preamble, the open book and the prompt, as fragments [B, *] and their kinds."""
+    batch, sections, longest = shelf.pieces.shape
+    open_pieces = open_fragments(shelf, opened)
+    any_open = (open_pieces != NONE).any(-1)
+    headings = np.where(any_open | shelf.keep_headings[:, None], shelf.headings, NONE)
+    book = np.concatenate([headings[..., None], open_pieces], axis=-1).reshape(batch, sections * (longest + 1))
+    after = np.where((book != NONE).any(1), shelf.after, NONE)[:, None]
+    is_piece = np.tile(np.arange(longest + 1) > 0, sections)
+    return [
+        (shelf.preamble, CODE[Kind.PREAMBLE]),
+        (book, np.where(is_piece, CODE[Kind.PIECE], CODE[Kind.HEADING])),
+        (after, CODE[Kind.HEADING]),
+        (shelf.prompt, CODE[Kind.PROMPT]),
+    ]
+
+
 class TokenTable:
     """The tokens of every fragment of a bank, laid end to end, tokenised when first met."""
 
@@ -231,20 +248,10 @@ class Encoder:
         self, shelf: Shelf, opened: Opened, name: Callable[[int], str]
     ) -> tuple[Shelf, Fragments, NDArray[np.uint8]]:
         """The fragments of each example in order, and their kinds: [B, F] each."""
-        batch, sections, longest = shelf.pieces.shape
         shelf, before, between, end = self._framed(shelf, name)
-        open_pieces = open_fragments(shelf, opened)
-        any_open = (open_pieces != NONE).any(-1)
-        headings = np.where(any_open | shelf.keep_headings[:, None], shelf.headings, NONE)
-        book = np.concatenate([headings[..., None], open_pieces], axis=-1).reshape(batch, sections * (longest + 1))
-        after = np.where((book != NONE).any(1), shelf.after, NONE)[:, None]
-        is_piece = np.tile(np.arange(longest + 1) > 0, sections)
         blocks: list[tuple[Any, Any]] = [
             (before, CODE[Kind.PREAMBLE]),
-            (shelf.preamble, CODE[Kind.PREAMBLE]),
-            (book, np.where(is_piece, CODE[Kind.PIECE], CODE[Kind.HEADING])),
-            (after, CODE[Kind.HEADING]),
-            (shelf.prompt, CODE[Kind.PROMPT]),
+            *question_blocks(shelf, opened),
             (between, CODE[Kind.PREAMBLE]),
             (silenced(shelf, opened, self.think), shelf.kinds),
             (end, CODE[Kind.WORDS]),

@@ -2,15 +2,15 @@
 
 Next-token accuracy on the answer under teacher forcing (as the paper reports it), exact match, and accuracy by place in
 the answer, for several shares of the book open: the context-reliance curve. Each rate stands beside its chance level
-and an interval clustered by example. `examine_sections` closes one section at a time instead and leaves the others
-open: which of them the model knows by heart.
+and an interval clustered by example. The examples of all shares are read together, and equal ones once: a book of one
+piece is open or closed, whatever the share. `examine_sections` closes one section at a time instead and leaves the
+others open: which of them the model knows by heart.
 """
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -23,9 +23,12 @@ from openbook.book.shelf import CODE, NONE
 from openbook.book.source import Source
 from openbook.book.text import Kind
 from openbook.curriculum import Curriculum, SamplingPlan, Schedule
+from openbook.training.answers import Written, written_rates, written_to
 from openbook.training.batches import Collator, Item, items, pad_id_of
 from openbook.training.encode import IGNORED, Encoder
+from openbook.training.models import examined
 from openbook.training.targets import target_logits
+from openbook.training.writing import answers_in_place, write
 
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 NAMES = 24  # sections with more names than these are entries of one list, and go by their number
@@ -51,11 +54,20 @@ class Row:
     exact_low: float
     exact_high: float
     by_place: list[float] = field(repr=False)
+    # Where the model wrote its completions by itself: the share of them that have the answer in its place, and how
+    # what it wrote compares with the reference as a text.
     generated_match: float | None = None
+    f1: float | None = None
+    f1_low: float | None = None
+    f1_high: float | None = None
+    normalised_match: float | None = None
+    normalised_low: float | None = None
+    normalised_high: float | None = None
+    written: Sequence[Written] = field(default=(), repr=False)
 
     def as_dict(self) -> dict[str, Any]:
         """The row as it is printed by `--json` and recorded."""
-        return asdict(self)
+        return {key: value for key, value in asdict(self).items() if key != "written"}
 
 
 @dataclass(frozen=True)
@@ -95,26 +107,51 @@ def examine(
     stopped: Callable[[], bool] = lambda: False,
 ) -> list[Row]:
     """Examine a model: a row for every share of the book, and one with a wrong book where the source has any."""
-    if any(not 0 <= share <= 1 for share in shares):
-        raise InputError(f"shares of the book are between 0 and 1, not {list(shares)}")
-    rows = []
-    for share, misled in [(share, False) for share in shares] + [(1.0, True)] * (wrong and source.can_mislead):
-        plan, positions = _questions(source, condition(curriculum, share, misled), samples, seed)
+    sheets: list[list[Item]] = []
+    asked = conditions(source, curriculum, shares, wrong, samples, seed)
+    pieces = []
+    for _, _, plan, positions in asked:
         shelf, opened = plan.at(positions)
         encoded = encoder.encode(shelf, opened, plan.namer(positions))
-        examples = items(encoded, positions.tolist())
-        right = correct_answers(model, encoder, examples, source, batch_size, stopped)
-        row = Row(
+        sheets.append(items(encoded, positions.tolist()))
+        pieces.append((int((opened.slots != NONE).sum()) - encoded.dropped_pieces) / len(positions))
+    everything = [item for sheet in sheets for item in sheet]
+    work = len(asked) / (2 if generate else 1)
+
+    def told(part: float) -> None:
+        advance(part * work)
+
+    right = _apart(correct_answers(model, encoder, everything, source, batch_size, stopped, told), len(sheets))
+    written: Sequence[Any] = [None] * len(sheets)
+    if generate:
+        written = _apart(write(model, encoder, everything, batch_size, told), len(sheets))
+    return [
+        Row(
             book="wrong" if misled else "right",
             open=share,
-            pieces=(int((opened.slots != NONE).sum()) - encoded.dropped_pieces) / len(examples),
-            **_rates(right),
-            chance=chance_level(source, examples, encoder),
-            generated_match=generated_match(model, encoder, examples, batch_size) if generate else None,
+            pieces=pieces[k],
+            **_rates(right[k]),
+            chance=chance_level(source, sheets[k], encoder),
+            **({} if written[k] is None else _by_itself(source, plan.indices(positions), sheets[k], written[k])),
         )
-        rows.append(row)
-        advance(1)
-    return rows
+        for k, (share, misled, plan, positions) in enumerate(asked)
+    ]
+
+
+def _apart(results: list[Any], count: int) -> list[list[Any]]:
+    """Results of equally many examples under each of `count` conditions, one list for each condition."""
+    size = len(results) // count
+    return [results[start : start + size] for start in range(0, len(results), size)]
+
+
+def _by_itself(
+    source: Source, indices: np.ndarray, sheet: list[Item], written: list[tuple[np.ndarray, str]]
+) -> dict[str, Any]:
+    """How completions that the model wrote compare with the references, by the names that a row has for it."""
+    texts = zip(indices.tolist(), written, strict=True)
+    answers = [written_to(source.example(index), text) for index, (_, text) in texts]
+    hits = sum(answers_in_place(item, row) for item, (row, _) in zip(sheet, written, strict=True))
+    return {"generated_match": hits / len(sheet), **written_rates(answers), "written": answers}
 
 
 def examine_sections(
@@ -137,21 +174,43 @@ def examine_sections(
     opened = encoder.fitted(shelf, opened, plan.namer(positions))
     is_open = opened.slots != NONE
     needed = is_open & np.take_along_axis(shelf.needed, np.maximum(opened.slots, 0), axis=-1)
-    rows = []
+    sheets: dict[str, list[Item]] = {}
+    pieces = {}
     for name, where in _sections(source, positions, opened.slots.shape[1]).items():  # [B, S]
         asked = np.flatnonzero((needed & where[..., None]).any((1, 2)))
         if len(asked):
             closed = replace(opened, slots=np.where(where[..., None], NONE, opened.slots))
             encoded = items(encoder.encode(shelf, closed, plan.namer(positions)), positions.tolist())
-            examples = [encoded[row] for row in asked.tolist()]
-            rates = _rates(correct_answers(model, encoder, examples, source, batch_size))
-            pieces = float((is_open & where[..., None])[asked].sum((1, 2)).mean())
-            chance = chance_level(source, examples, encoder)
-            rows.append(SectionRow("right", 1.0, pieces, **rates, chance=chance, section=name))
-        advance(1)
-    if not rows:
+            sheets[name] = [encoded[row] for row in asked.tolist()]
+            pieces[name] = float((is_open & where[..., None])[asked].sum((1, 2)).mean())
+    if not sheets:
         raise InputError("no example of this exam needs a piece of a book: there is no section to close")
-    return rows
+    everything = [item for sheet in sheets.values() for item in sheet]
+    right = iter(correct_answers(model, encoder, everything, source, batch_size, advance=advance))
+    return [
+        SectionRow(
+            book="right",
+            open=1.0,
+            pieces=pieces[name],
+            **_rates([next(right) for _ in sheet]),
+            chance=chance_level(source, sheet, encoder),
+            section=name,
+        )
+        for name, sheet in sheets.items()
+    ]
+
+
+def conditions(
+    source: Source, curriculum: Curriculum, shares: Sequence[float], wrong: bool, samples: int, seed: int
+) -> list[tuple[float, bool, SamplingPlan, np.ndarray]]:
+    """What an exam asks for: a share of the book, whether it misleads, and the plan and positions of the questions."""
+    if any(not 0 <= share <= 1 for share in shares):
+        raise InputError(f"shares of the book are between 0 and 1, not {list(shares)}")
+    asked = [(share, False) for share in shares] + [(1.0, True)] * (wrong and source.can_mislead)
+    return [
+        (share, misled, *_questions(source, condition(curriculum, share, misled), samples, seed))
+        for share, misled in asked
+    ]
 
 
 def _questions(source: Source, curriculum: Curriculum, samples: int, seed: int) -> tuple[SamplingPlan, np.ndarray]:
@@ -220,18 +279,25 @@ def correct_answers(
     source: Source,
     batch_size: int,
     stopped: Callable[[], bool] = lambda: False,
+    advance: Callable[[float], None] = lambda part: None,
 ) -> list[np.ndarray]:
     """For every example, which parts of its answer tokens are the model's first choice given all that stands before.
 
-    `stopped` is called between batches; once it is true, the exam ends with `ExamInterrupted`.
+    Equal examples are read once. `advance` is told what part of the work each batch was. `stopped` is called between
+    batches; once it is true, the exam ends with `ExamInterrupted`.
     """
+    distinct: dict[tuple[bytes, bytes], Item] = {}
+    keys = []
     for item in items:
-        if not (item.kinds == CODE[Kind.ANSWER]).any():
+        answers = item.kinds == CODE[Kind.ANSWER]
+        if not answers.any():
             raise InputError(f"example {item.position} has no answer tokens to be examined")
+        keys.append(key := (item.ids.tobytes(), answers.tobytes()))
+        distinct.setdefault(key, replace(item, position=len(distinct)))
     device = next(model.parameters()).device
     results: dict[int, np.ndarray] = {}
     with torch.inference_mode(), examined(model):
-        for batch in Collator(pad_id_of(encoder.tokenizer), batch_size)(items)["micro_batches"]:
+        for batch in Collator(pad_id_of(encoder.tokenizer), batch_size)(list(distinct.values()))["micro_batches"]:
             if stopped():
                 raise ExamInterrupted
             labels = torch.where(batch["answers"], batch["labels"], IGNORED)
@@ -240,61 +306,8 @@ def correct_answers(
             counts = (labels[:, 1:] != IGNORED).sum(1).numpy() * right.shape[1]
             rows = np.split(right.reshape(-1), np.cumsum(counts)[:-1])
             results.update(zip(batch["positions"].tolist(), rows, strict=True))
-    return [results[item.position] for item in items]
-
-
-@contextmanager
-def examined(model: Any) -> Iterator[None]:
-    """Turns dropout off; afterwards the model is in the mode it was in."""
-    was_training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(was_training)
-
-
-def written_part(item: Item) -> slice:
-    """Which tokens of an example a model has to write: from the first to the last one with loss in its completion."""
-    taught = np.flatnonzero((item.labels != IGNORED) & (item.kinds >= CODE[Kind.WORDS]))
-    return slice(int(taught[0]), int(taught[-1]) + 1)
-
-
-def generate(model: Any, tokenizer: Any, prompts: Sequence[np.ndarray], max_new_tokens: int) -> np.ndarray:
-    """The tokens that a model writes greedily after each prompt: [prompts, at most max_new_tokens]."""
-    longest, pad = max(map(len, prompts)), pad_id_of(tokenizer)
-    ids = np.full((len(prompts), longest), pad, np.int64)
-    mask = np.zeros((len(prompts), longest), np.int64)
-    for row, prompt in enumerate(prompts):  # generation continues at the right edge, so prompts are padded left
-        ids[row, longest - len(prompt) :], mask[row, longest - len(prompt) :] = prompt, 1
-    device = next(model.parameters()).device
-    with torch.inference_mode(), examined(model):
-        tokens = model.generate(
-            input_ids=torch.from_numpy(ids).to(device),
-            attention_mask=torch.from_numpy(mask).to(device),
-            max_new_tokens=max_new_tokens,
-            do_sample=False,
-            num_beams=1,
-            repetition_penalty=1.0,  # some models come with one, which would not be greedy
-            pad_token_id=pad,
-        )
-    return tokens[:, longest:].cpu().numpy()
-
-
-def generated_match(model: Any, encoder: Encoder, items: list[Item], batch_size: int) -> float:
-    """Share of examples whose completion, written greedily by the model, contains the whole answer in its place."""
-    hits = 0
-    for start in range(0, len(items), batch_size):
-        batch = items[start : start + batch_size]
-        parts = [written_part(item) for item in batch]
-        prompts = [item.ids[: part.start] for item, part in zip(batch, parts, strict=True)]
-        targets = [item.ids[part] for item, part in zip(batch, parts, strict=True)]
-        written = generate(model, encoder.tokenizer, prompts, max(map(len, targets)))
-        for row, (item, part, target) in enumerate(zip(batch, parts, targets, strict=True)):
-            answer = item.kinds[part] == CODE[Kind.ANSWER]
-            padded = np.pad(written[row], (0, len(target)), constant_values=-1)[: len(target)]
-            hits += bool((padded[answer] == target[answer]).all())
-    return hits / len(items)
+            advance(len(rows) / len(distinct))
+    return [results[distinct[key].position] for key in keys]
 
 
 def check_others(curriculum: Curriculum, source: Source, samples: int, others: float) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -45,7 +46,7 @@ def load(path: str, dtype: str = "float32") -> tuple[Any, Any]:
     tokenizer = _pretrained("AutoTokenizer", path)
     model = _pretrained("AutoModelForCausalLM", path, dtype=dtype, use_safetensors=True)
     if model.dtype == torch.bfloat16 and not torch.accelerator.is_available():
-        with contextlib.suppress(ValueError):  # of an architecture that has only its own
+        with suppress(ValueError):  # of an architecture that has only its own
             model.set_attn_implementation("eager")  # torch's fused attention is slow in bfloat16 on processors
     return model, tokenizer
 
@@ -202,3 +203,14 @@ def window_of(model: Any) -> int | None:
     """The longest sequence the model was made for, if it says; `model` may be its config alone."""
     config = getattr(model, "config", model)
     return getattr(config.get_text_config(), "max_position_embeddings", None)
+
+
+@contextmanager
+def examined(model: Any) -> Iterator[None]:
+    """Turns dropout off; afterwards the model is in the mode it was in."""
+    was_training = model.training
+    model.eval()
+    try:
+        yield
+    finally:
+        model.train(was_training)

@@ -53,6 +53,22 @@ def reopen(
 
     `data` is a path or whatever else `openbook.load` takes.
     """
+    config, source = examined_on(folder, data, samples, lengths, codebook)
+    folder = located(folder)
+    model, tokenizer = load_placed(str(folder), config.model.dtype)
+    window = config.training.max_length or window_of(model)
+    encoder = encoder_for(config, tokenizer, source, window, recorded_date(folder))
+    return Reopened(config, model, encoder, source)
+
+
+def examined_on(
+    folder: Path,
+    data: Any = None,
+    samples: int | None = None,
+    lengths: tuple[int, int] | None = None,
+    codebook: int | str | None = None,
+) -> tuple[RunConfig, Source]:
+    """The config of a finished run and what it is examined on, without its model. See `reopen`."""
     folder = located(folder)
     config = finished_config(folder)
     changes = {"lengths": lengths, "codebook": codebook}
@@ -64,12 +80,7 @@ def reopen(
     if data is not None and config.task is not None and FORMATS[config.task.text].complete:
         raise InputError(f"{folder} is a student, whose words are those of its task: it cannot be examined on {data}")
     if data is not None:
-        source: Source = load(data, skip_bad=config.skip_bad, think=config.think)
-    elif config.task is not None:
-        source = task_source(config.task, samples or config.exam.samples, EXAM_START)
-    else:
-        source = recorded_source(folder, config)
-    model, tokenizer = load_placed(str(folder), config.model.dtype)
-    window = config.training.max_length or window_of(model)
-    encoder = encoder_for(config, tokenizer, source, window, recorded_date(folder))
-    return Reopened(config, model, encoder, source)
+        return config, load(data, skip_bad=config.skip_bad, think=config.think)
+    if config.task is not None:
+        return config, task_source(config.task, samples or config.exam.samples, EXAM_START)
+    return config, recorded_source(folder, config)

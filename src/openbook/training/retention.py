@@ -29,8 +29,8 @@ from openbook.curriculum import SamplingPlan, curriculum_named
 from openbook.training.batches import Collator, items, pad_id_of
 from openbook.training.config import RunConfig
 from openbook.training.encode import IGNORED, Encoder, is_unknown
-from openbook.training.exam import condition, examine, examined
-from openbook.training.models import load
+from openbook.training.exam import condition, examine
+from openbook.training.models import examined, load
 from openbook.training.targets import target_logits
 
 WINDOW = 256  # tokens of prose that are read at a time
