@@ -168,12 +168,9 @@ def _show_written(rows: list[dict[str, Any]], exact: str) -> None:
 
 
 def _show_answers(answers: list[dict[str, Any]]) -> None:
-    columns = ("question", "reference", "written")
+    columns = {"question, book closed": "{question}", "reference": "{reference}", "written": "{written}"}
     out.print()
-    print_cells(
-        ["question, book closed", *columns[1:]],
-        [[escape(answer[key].strip()) for key in columns] for answer in answers],
-    )
+    print_table(answers, columns)
 
 
 def _show_tasks(rows: Sequence[Mapping[str, Any]]) -> None:
