@@ -74,8 +74,11 @@ def test_there_are_pages_to_follow() -> None:
     assert {"own-data.md", "curricula.md"} <= set(PAGES)
 
 
+REAL = {"own-data.md", "real-model.md"}  # pages that use the pre-trained model
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", [pytest.param(p, marks=pytest.mark.real_model) if p in REAL else p for p in PAGES])
 def test_a_page_is_true(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

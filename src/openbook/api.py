@@ -187,6 +187,7 @@ class Exam(Generic[R]):
     tasks: Sequence[Mapping[str, Any]] = ()  # of the lm-evaluation-harness, a row for each metric
     endpoint: str | None = None  # the server that was examined, and its model
     model: str | None = None
+    retention: Mapping[str, Any] | None = None  # what a pre-trained model lost in the run, as the run has measured it
 
     def at(self, share: float, book: str = "right") -> R:
         """The row for a share of the book."""
@@ -282,7 +283,7 @@ class Run:
             apart = examine_sections(*what, advance=advance, **about) if sections else []
             rows = examine(*what, shares, generate=generate, advance=advance, **about)
         beside = task_rows(opened.model, self.tokenizer, tasks, about["batch_size"]) if tasks else []
-        return Exam(rows, apart, curriculum.others, beside)
+        return Exam(rows, apart, curriculum.others, beside, retention=self.result.get("retention"))
 
     def ask(self, question: str, *, book: Any = None, open: bool = False, max_new_tokens: int = 64) -> str:
         """The model's answer, written greedily, with the book closed.

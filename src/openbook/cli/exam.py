@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from openbook.base.console import emit_json, out, print_table, progress
 from openbook.base.errors import InputError
-from openbook.cli.output import RATES
+from openbook.cli.output import RATES, show_retention
 from openbook.figures import Chart, check_path, save
 
 Shares = Annotated[list[float], Parameter(name="--open", negative="", consume_multiple=True)]
@@ -40,7 +40,8 @@ def exam(
     """Examine a run, or a model behind a server, with the book closed, half open, open, and wrong.
 
     Next-token accuracy on the answer, its interval (clustered by example) and its chance level, and exact match, for
-    each share of the book that is open. The task is examined on strings drawn apart from those of training.
+    each share of the book that is open. The task is examined on strings drawn apart from those of training. For a
+    pre-trained model it is also shown what the run has measured of its retention: what the model lost for the book.
 
         openbook exam runs/learn --chart reliance.png
         openbook exam runs/learn --sections
@@ -122,7 +123,7 @@ def exam(
         save(reliance_chart(rows), chart)
     if json:
         server = {"endpoint": result.endpoint, "model": result.model} if endpoint else {}
-        extra = {"sections": by_section, "written": written, "tasks": list(result.tasks)}
+        extra = {"sections": by_section, "written": written, "tasks": list(result.tasks), "retention": result.retention}
         extra = {key: value for key, value in extra.items() if value}
         emit_json({"run": None if run is None else str(run), **server, "others": result.others, "rows": rows, **extra})
         return
@@ -136,6 +137,8 @@ def exam(
         _show_answers(written)
     if result.tasks:
         _show_tasks(result.tasks)
+    if result.retention:
+        show_retention(result.retention)
 
 
 def _check(run: Path | None, shares: list[float], show: int, endpoint: str | None, of_endpoint: dict[str, Any]) -> None:

@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from openbook.base.console import emit_json, err, out, print_cells, print_table, progress
 from openbook.base.errors import InputError
-from openbook.cli.output import RATES
+from openbook.cli.output import RATES, show_retention
 
 EXIT_NOT_CAPABLE = 1  # a student that cannot read is saved, but not called a reader
 
@@ -293,16 +293,5 @@ def _show_result(result: dict[str, Any]) -> None:
         out.print(f"{verdict}: open-book accuracy on fresh codebooks against a threshold of {result['threshold']:g}")
     out.print(
         f"{result['samples']:,} examples, {result['steps']:,} steps, {result['seconds']:.1f} s; run: {result['run']}",
-        markup=False,
-    )
-
-
-def show_retention(kept: dict[str, Any]) -> None:
-    """Print what the model has lost of what it could do before."""
-    before, after = kept["new_books"]
-    prompts = "" if kept["prompts_kl"] is None else f", {kept['prompts_kl']:.3f} on your prompts"
-    out.print(
-        f"retained of {kept['start']}: other prose is {kept['perplexity_ratio']:.2f} times as perplexing, KL "
-        f"{kept['text_kl']:.3f} nats a token{prompts}; new books are read at {after:.2f} (before: {before:.2f})",
         markup=False,
     )

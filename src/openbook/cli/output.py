@@ -9,6 +9,7 @@ from typing import Any
 
 from cyclopts import Parameter
 
+from openbook.base.console import out
 from openbook.figures import Chart, Table, check_path
 from openbook.figures.terminal import numbers_of, present
 
@@ -47,3 +48,14 @@ class Output:
 
 
 OUTPUT = Output()
+
+
+def show_retention(kept: dict[str, Any]) -> None:
+    """Print what the model has lost of what it could do before."""
+    before, after = kept["new_books"]
+    prompts = "" if kept["prompts_kl"] is None else f", {kept['prompts_kl']:.3f} on your prompts"
+    out.print(
+        f"retained of {kept['start']}: other prose is {kept['perplexity_ratio']:.2f} times as perplexing, KL "
+        f"{kept['text_kl']:.3f} nats a token{prompts}; new books are read at {after:.2f} (before: {before:.2f})",
+        markup=False,
+    )
