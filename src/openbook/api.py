@@ -296,6 +296,31 @@ class Run:
             book = book_for(self._opened, question)
         return ask(self._opened, question, book, max_new_tokens)
 
+    def probe(
+        self,
+        kind: Literal["stitch", "perturb", "intermediate", "doubt"],
+        *,
+        reader: Path | str | None = None,
+        samples: int = 32,
+        sections: Sequence[str] | None = None,
+        **options: Any,
+    ) -> dict[str, Any]:
+        """Look inside the model, as `openbook probe` does, and return its JSON.
+
+        `stitch` compares it with the `reader`, by default what the run started from; the other probes need the task.
+        """
+        from openbook.probes import doubt, draw, intermediate, perturb, stitch, subject
+
+        if kind == "stitch":
+            learned = subject.open_subject(self.folder)
+            before = subject.open_base(reader or self.config_record["model"]["path"], learned)
+            return draw.json_of(stitch.stitch_map(before, learned, samples, sections, **options))
+        even = subject.open_even(self.folder)
+        if kind == "perturb":
+            return draw.json_of(perturb.perturb_map(even, samples=samples, sections=sections, **options))
+        measure = intermediate.intermediate_map if kind == "intermediate" else doubt.doubt_map
+        return draw.json_of(measure(even, samples, **options))
+
     def audit(self, **options: Any) -> Audit:
         """Ask whether the closed book can be read back out of the model. Options are those of `openbook audit`."""
         from openbook.audit import run as audits

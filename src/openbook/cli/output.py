@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,7 @@ class Output:
 OUTPUT = Output()
 
 
-def show_retention(kept: dict[str, Any]) -> None:
+def show_retention(kept: Mapping[str, Any]) -> None:
     """Print what the model has lost of what it could do before."""
     before, after = kept["new_books"]
     prompts = "" if kept["prompts_kl"] is None else f", {kept['prompts_kl']:.3f} on your prompts"
