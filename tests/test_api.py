@@ -70,6 +70,13 @@ def test_a_run_is_examined_asked_and_reported(run: ob.Run, tmp_path: Path) -> No
     assert run.report(tmp_path / "page.html").is_file()
 
 
+def test_it_is_looked_into() -> None:
+    maps = ob.Run("student-3-8").probe("perturb", samples=2, rules=2)
+    assert [section["name"] for section in maps["sections"]] == ["level 1", "level 2", "level 3"]
+    with pytest.raises(InputError, match="no section 'no such'"):
+        ob.Run("student-3-8").probe("perturb", samples=2, sections=["no such"])
+
+
 def test_records_in_memory_are_kept_beside_the_run(tmp_path: Path) -> None:
     rows = list(ob.records(FACTS))[:6]
     run = ob.learn(rows, out=tmp_path / "run", batch_size=3, **SMALL)

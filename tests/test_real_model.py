@@ -15,6 +15,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from openbook.audit.arms import ARMS
+from openbook.audit.attack import ATTACKS
 from openbook.cli import main
 
 pytestmark = [pytest.mark.real_model, pytest.mark.slow, pytest.mark.xdist_group("real_model")]
@@ -56,9 +58,9 @@ def test_the_mask_follows_its_chat_template(data: Path, capsys: pytest.CaptureFi
     tokens = shown["examples"][0]["tokens"]
     text = "".join(token["text"] for token in tokens)
     assert "<|im_start|>user\n" in text and "<|im_start|>assistant\n" in text
-    record = json.loads(data.read_text().splitlines()[0])
-    taught = ["".join(t["text"] for t in e["tokens"] if t["loss"]) for e in shown["examples"]]
-    assert f"{record['completion']}<|im_end|>\n" in taught or any(t.endswith("<|im_end|>\n") for t in taught)
+    completions = {json.loads(line)["completion"] for line in data.read_text(encoding="utf-8").splitlines()}
+    taught = {"".join(t["text"] for t in e["tokens"] if t["loss"]) for e in shown["examples"]}
+    assert taught <= {f"{completion}<|im_end|>\n" for completion in completions}
 
 
 def test_it_learns_and_says_what_it_retained(run: Path) -> None:
@@ -109,14 +111,15 @@ def test_all_attacks_of_the_audit_apply(run: Path, capsys: pytest.CaptureFixture
     capsys.readouterr()
     code = main([*map(str, ["audit", run, "--arms", *few]), "--json"])
     report = json.loads(capsys.readouterr().out)
-    assert code in (0, 3, 4) and len(report["arms"]) == 5
-    made = {attack["name"].split(",")[0].split(":")[0].split(" ")[0] for attack in report["attacks"]}
-    assert made and report["verdict"]
+    assert code in (0, 3, 4) and report["verdict"]
+    assert [arm["name"] for arm in report["arms"]] == list(ARMS)
+    assert {attack["name"] for attack in report["attacks"]} == set(ATTACKS) - {"inversion"}  # of the task alone
 
 
 def test_both_probes_look_at_thirty_layers(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    perturbed = answer(capsys, "probe", "perturb", run, "--samples", 2, "--rules", 1)
-    assert len(perturbed["sections"][0]["map"][0]) >= 30 or len(perturbed["sections"][0]["map"]) >= 30
+    task = ["--task", "depth=2", "chars=4", "text=compact", "lengths=[6, 6]", "codebook=fresh"]
+    perturbed = answer(capsys, "probe", "perturb", "smollm2-135m", *task, "--samples", 2, "--rules", 1)
+    assert [len(section["map"]) for section in perturbed["sections"]] == [30, 30]
     stitched = answer(capsys, "probe", "stitch", "smollm2-135m", run, "--samples", 1)
     assert len(stitched["sections"][0]["map"]) == 30
 
