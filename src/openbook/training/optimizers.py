@@ -8,7 +8,7 @@ updates one at a time, which for the student takes most of a step.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -17,6 +17,7 @@ from torch.optim.adamw import adamw
 
 _COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic that pushes singular values towards one
 _STEPS = 5
+AT_ONCE = 2**23  # weights whose gradients are in float32 at the same time
 
 
 def orthogonalised(G_krc: Tensor) -> Tensor:
@@ -94,7 +95,7 @@ class MasterAdamW(torch.optim.Optimizer):
     """AdamW for weights of low precision: a float32 copy of each, the master, takes the updates.
 
     A step at a rate of 1e-4 is smaller than what bfloat16 can tell apart, so in the weights alone it would be lost.
-    Gradients of micro-batches are added up in float32 as well. `gather` does that, and `clip` looks at the sums.
+    Where a step has several micro-batches, `gather` adds their gradients up in float32 as well.
     """
 
     def __init__(
@@ -106,73 +107,76 @@ class MasterAdamW(torch.optim.Optimizer):
         weight_decay: float = 0.0,
     ) -> None:
         super().__init__(groups, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay})
-        self._sums: dict[Tensor, Tensor] = {}  # kept from step to step, so that memory is asked for once
-        self._summed: set[Tensor] = set()  # weights whose sum is of this step
+        self._sums: dict[Tensor, Tensor] = {}  # gradients of earlier micro-batches of this step
+        self._scale: Tensor | None = None  # by which `clip` shortens the gradient
 
     @torch.no_grad()
-    def gather(self) -> list[Tensor]:
-        """Add the gradients there are to their sums in float32, and return the sums of this step."""
+    def gather(self) -> None:
+        """Add the gradients there are to their sums in float32, and forget them."""
         for parameter in (p for group in self.param_groups for p in group["params"]):
-            if parameter.grad is None:
-                continue
-            held = self._sums.get(parameter)
-            if held is None:
-                self._sums[parameter] = parameter.grad.float()
-            elif parameter in self._summed:
-                held.add_(parameter.grad)
-            else:
-                held.copy_(parameter.grad)
-            self._summed.add(parameter)
-            parameter.grad = None
-        return [self._sums[p] for group in self.param_groups for p in group["params"] if p in self._summed]
+            if parameter.grad is not None:
+                held = self._sums.get(parameter)
+                self._sums[parameter] = parameter.grad.float() if held is None else held.add_(parameter.grad)
+                parameter.grad = None
 
+    @torch.no_grad()
     def clip(self, longest: float) -> Tensor:
-        """Shorten the gradient to a norm, and return the norm it had."""
-        sums = self.gather()
-        norm = nn.utils.get_total_norm(sums)
-        if norm > longest:
-            torch._foreach_mul_(sums, longest / (norm + 1e-6))
+        """Shorten the gradient of the step to a norm, and return the norm it had."""
+        if self._sums:
+            self.gather()
+        gradients = list(self._sums.values()) or [
+            p.grad for group in self.param_groups for p in group["params"] if p.grad is not None
+        ]
+        norms = [torch.linalg.vector_norm(gradient, dtype=torch.float32) for gradient in gradients]
+        norm = torch.linalg.vector_norm(torch.stack(norms))
+        self._scale = (longest / (norm + 1e-6)).clamp(max=1.0)
         return norm
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> None:  # type: ignore[override]
         """Update the masters of all weights that have a gradient, and round them to the weights."""
-        self.gather()
+        if self._sums:
+            self.gather()
         for group in self.param_groups:
-            parameters = [p for p in group["params"] if p in self._summed]
-            for p in parameters:
-                if not self.state[p]:
-                    master = p.detach().float().clone()
-                    moments = {"first": torch.zeros_like(master), "second": torch.zeros_like(master)}
-                    self.state[p] = {"step": torch.zeros(()), "master": master, **moments}
-            states = [self.state[p] for p in parameters]
-            masters, firsts, seconds, steps = (
-                [state[name] for state in states] for name in ("master", "first", "second", "step")
-            )
-            beta1, beta2 = group["betas"]
-            adamw(
-                masters,
-                [self._sums[p] for p in parameters],
-                firsts,
-                seconds,
-                [],
-                steps,
-                fused=True,
-                amsgrad=False,
-                beta1=beta1,
-                beta2=beta2,
-                lr=group["lr"],
-                weight_decay=group["weight_decay"],
-                eps=group["eps"],
-                maximize=False,
-            )
-            torch._foreach_copy_(parameters, masters)
-        self._summed.clear()
+            for part in _parts(p for p in group["params"] if p in self._sums or p.grad is not None):
+                self._update(group, part)
+        self._sums.clear()
+        self._scale = None
+
+    def _update(self, group: dict[str, Any], parameters: list[Tensor]) -> None:
+        """Update some weights; there are few enough that their gradients fit into float32 for a moment."""
+        gradients = [self._sums[p] if p in self._sums else p.grad.float() for p in parameters]  # type: ignore[union-attr]
+        if self._scale is not None:
+            torch._foreach_mul_(gradients, self._scale)
+        for p in parameters:
+            if not self.state[p]:
+                master = p.detach().float()
+                moments = {"first": torch.zeros_like(master), "second": torch.zeros_like(master)}
+                self.state[p] = {"step": torch.zeros(()), "master": master, **moments}
+        names = ("master", "first", "second", "step")
+        masters, firsts, seconds, steps = ([self.state[p][name] for p in parameters] for name in names)
+        beta1, beta2 = group["betas"]
+        settings = {"lr": group["lr"], "weight_decay": group["weight_decay"], "eps": group["eps"]}
+        adamw(
+            masters,
+            gradients,
+            firsts,
+            seconds,
+            [],
+            steps,
+            fused=True,
+            amsgrad=False,
+            maximize=False,
+            beta1=beta1,
+            beta2=beta2,
+            **settings,
+        )
+        torch._foreach_copy_(parameters, masters)
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients, and the sums of them."""
         super().zero_grad(set_to_none)
-        self._summed.clear()
+        self._sums.clear()
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """The base class would round masters and moments to the precision of the weights."""
@@ -183,6 +187,18 @@ class MasterAdamW(torch.optim.Optimizer):
             self.state[parameters[int(number)]] = {
                 name: value.clone() if name == "step" else value.to(place, copy=True) for name, value in state.items()
             }
+
+
+def _parts(parameters: Iterable[Tensor]) -> Iterator[list[Tensor]]:
+    """Weights in groups of at most `AT_ONCE` numbers, or of one matrix that has more."""
+    part: list[Tensor] = []
+    for parameter in parameters:
+        if part and sum(p.numel() for p in part) + parameter.numel() > AT_ONCE:
+            yield part
+            part = []
+        part.append(parameter)
+    if part:
+        yield part
 
 
 def muon_adamw(

@@ -23,7 +23,7 @@ from openbook.training.settings import combined, validated
 from openbook.training.shipped import config_of
 from openbook.training.store import DEFAULT, SCRATCH
 
-POSITIONS = 2000  # examples that a pre-trained model is shown by default, each one as often as that takes
+POSITIONS = 1200  # examples that a pre-trained model is shown by default, each one as often as that takes
 LEAST_EPOCHS, MOST_EPOCHS = 3, 20
 
 WIDE = 256  # the width from which on a model is not one that was made small
