@@ -31,7 +31,7 @@ from _rows import Row, main
 from openbook.base.console import err
 
 HANDBOOK = Path(__file__).parents[1] / "examples" / "handbook" / "train.jsonl"
-MODEL, STEP, STEPS = "smollm2-135m", 16, 6
+MODEL, STEP, MICRO, STEPS = "smollm2-135m", 16, 8, 6
 ENOUGH, PATIENCE, SEEDS = 0.95, 6.0, 3
 SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 TRL_MISSING = "TRL is not installed: .venv/bin/pip install -c constraints.txt -e '.[bench]'"
@@ -72,7 +72,7 @@ def speed_ours(others: float = 1.0) -> dict[str, Any]:
     from openbook.training.trainer import CELTrainer
 
     with tempfile.TemporaryDirectory() as folder:
-        keys = {"training.batch_size": STEP, "training.micro_batch_size": STEP, "training.checkpoint_every": 0}
+        keys = {"training.batch_size": STEP, "training.micro_batch_size": MICRO, "training.checkpoint_every": 0}
         all_open = {"preset": "no-dropout", "others": others}
         config = config_for(data=HANDBOOK, samples=STEP * STEPS, epochs=1, curriculum=all_open, **keys)
         setup = set_up(config, Path(folder), None)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from rich.table import Table
+from typing import Any
 
-from openbook.base.console import emit_json, out
+from openbook.base.console import emit_json, out, print_table
 
 
 def models(*, fetch: str | None = None, remove: str | None = None, json: bool = False) -> None:
@@ -36,10 +36,18 @@ def models(*, fetch: str | None = None, remove: str | None = None, json: bool = 
     if json:
         emit_json({"models": rows})
         return
-    table = Table("model", "size", "licence", "from", "where", box=None, header_style="bold")
-    for row in rows:
-        size = f"{row['bytes'] / 1e6:,.0f} MB" if row["ready"] else f"{row['download'] / 1e6:,.0f} MB to download"
-        table.add_row(row["name"], size, row["licence"] or "not stated", row["source"], row["path"] or "not here yet")
-    out.print(table)
+    columns: dict[str, Any] = {
+        "model": "{name}",
+        "size": _size,
+        "licence": "{licence}",
+        "from": "{source}",
+        "where": "{path}",
+    }
+    shown = [row | {"licence": row["licence"] or "not stated", "path": row["path"] or "not here yet"} for row in rows]
+    print_table(shown, columns)
     if remove is not None:
         out.print(f"{remove}: {freed / 1e6:,.0f} MB freed", style="dim", markup=False)
+
+
+def _size(row: dict[str, Any]) -> str:
+    return f"{row['bytes'] / 1e6:,.0f} MB" if row["ready"] else f"{row['download'] / 1e6:,.0f} MB to download"

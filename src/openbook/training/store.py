@@ -145,7 +145,7 @@ def listed() -> list[dict[str, Any]]:
                 "bytes": sum(p.stat().st_size for p in folder.iterdir()) if ready else 0,
                 "download": named.download if named else 0,
                 "licence": named.licence if named else manifest.get("licence"),
-                "source": f"{named.requirement} (package registry)" if named else manifest.get("file"),
+                "source": named.requirement if named else manifest.get("file"),
                 "ready": ready,
             }
         )
