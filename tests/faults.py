@@ -35,7 +35,7 @@ SETTINGS: dict[str, Any] = {
         "checkpoint_every": 4,
         "keep_checkpoints": True,
     },
-    "exam": {"samples": 4, "every": 5},
+    "exam": {"samples": 4, "every": 5, "batch_size": 4},
 }
 
 

@@ -14,11 +14,19 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from openbook.audit.attack import ATTACKS
+from openbook.base.registry import Registry
 from openbook.cli import main
+from openbook.curriculum import PRESETS
+from openbook.paper import EXPERIMENTS
+from openbook.task.formats import FORMATS
+from openbook.training.families import FAMILIES
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs"
@@ -74,13 +82,24 @@ def test_there_are_pages_to_follow() -> None:
     assert {"own-data.md", "curricula.md"} <= set(PAGES)
 
 
+@pytest.fixture
+def registered() -> Iterator[None]:
+    """What a page's plugins register is forgotten after it, as it is when a process ends."""
+    registries: list[Registry[Any]] = [ATTACKS, EXPERIMENTS, FAMILIES, FORMATS, PRESETS]
+    before = [set(registry) for registry in registries]
+    yield
+    for registry, names in zip(registries, before, strict=True):
+        for name in set(registry) - names:
+            registry.remove(name)
+
+
 REAL = {"own-data.md", "real-model.md"}  # pages that use the pre-trained model
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [pytest.param(p, marks=pytest.mark.real_model) if p in REAL else p for p in PAGES])
 def test_a_page_is_true(
-    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], registered: None
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("openbook.base.console.out._width", 80)

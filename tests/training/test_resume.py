@@ -115,7 +115,7 @@ def test_a_signal_during_an_exam_does_not_wait_for_its_end(step: int, unbroken: 
         exam.target_logits = watched
         run(config(), folder)
 
-    exams = step // 5  # that are over before the one that is interrupted; each has two shares of one batch
+    exams = step // 5  # that are over before the one that is interrupted; each has two shares, a batch each
     first_batch = 2 * exams + 1
     assert in_a_child(work) == 128 + signal.SIGTERM
     assert int(batches.read_text()) == first_batch  # its second batch was never begun

@@ -188,6 +188,9 @@ class Arms:
                 before = config.model.model_copy(update={"path": str(self.folder / "before")})
                 config = config.model_copy(update={"model": before})
         start = StartMode(force=place.exists())
+        config = config.model_copy(
+            update={"exam": config.exam.model_copy(update={"retention": False})}
+        )  # not asked for
         run_training(config, place, start, bar=lambda _, n: bar(f"arm {name}", n), today=today)
 
     def check(self, name: str) -> None:
