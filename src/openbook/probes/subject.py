@@ -17,7 +17,7 @@ from openbook.book.source import Source
 from openbook.curriculum import Curriculum, Opened, SamplingPlan
 from openbook.task.source import Translations, as_translations
 from openbook.training.batches import Collator, Item, items, pad_id_of
-from openbook.training.config import ModelConfig, RunConfig, TaskConfig
+from openbook.training.config import RunConfig, TaskConfig
 from openbook.training.encode import Encoder
 from openbook.training.exam import condition
 from openbook.training.models import load_placed, window_of
@@ -134,8 +134,8 @@ def open_even(
 
 def open_base(path: str | Path, subject: Subject) -> Subject:
     """Another model on the examples of a subject that was trained from it; both must have the same tokenizer."""
-    config = finished_config(located(path)).model if is_run(path) else ModelConfig()
-    model, tokenizer = load_placed(str(path), config.dtype)
+    own = str(subject.model.dtype).removeprefix("torch.")  # a checkpoint is loaded as the run was that began with it
+    model, tokenizer = load_placed(str(path), finished_config(located(path)).model.dtype if is_run(path) else own)
     check_tokenizers(tokenizer, subject.encoder.tokenizer)
     return replace(subject, name=str(path), model=model)
 
