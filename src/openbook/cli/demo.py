@@ -81,7 +81,7 @@ def _handbook(folder: Path, seed: int, json: bool) -> None:
     before = {name: ob.examine("smollm2-135m", data) for name, data in (("seen", seen), ("new", new))}
     say("[bold]3.[/] It learns: with the book open at first, then with less and less of it. No loss is on the book.")
     run = ob.learn(seen, out=folder / "handbook", seed=seed, force=True, bar=progress, report=err.print)
-    say("[bold]4.[/] What does it know now? Share of the questions whose whole answer is right:")
+    say("[bold]4.[/] What does it know now? Share of the questions with the whole answer in the right words:")
     after = {name: run.exam(data, shares=(0.0, 1.0)) for name, data in (("seen", seen), ("new", new))}
     rows = [
         {"questions": questions, "book": book, "before": of(before[name]), "after": of(after[name])}
@@ -97,7 +97,9 @@ def _handbook(folder: Path, seed: int, json: bool) -> None:
         emit_json({"run": str(run.folder), "rows": rows, "asked": answers, **run.result})
         return
     columns = {"questions": "{questions}", "book": "{book}", "before": "{before:.2f}", "after": "{after:.2f}"}
-    print_table(rows, columns)
+    print_table(
+        rows, columns, "before, the model answers in sentences of its own, which do not count as the same words"
+    )
     say("[bold]5.[/] Three new questions, with the book closed:")
     for answer in answers:
         out.print(f"   {answer['question']}\n   [cyan]{answer['answer']}[/]  (right: {answer['right']})")
