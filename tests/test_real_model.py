@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -127,6 +128,20 @@ def test_both_probes_look_at_thirty_layers(run: Path, capsys: pytest.CaptureFixt
 def test_it_is_on_a_page(run: Path, tmp_path: Path) -> None:
     assert main(["report", str(run), "--out", str(tmp_path / "page.html")]) == 0
     assert "smollm2-135m" in (tmp_path / "page.html").read_text(encoding="utf-8")
+
+
+def test_the_demo_examines_teaches_and_asks(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    lines = (HANDBOOK.parent / "held-out.jsonl").read_text(encoding="utf-8").splitlines()[:4]
+    (tmp_path / "held-out.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    shutil.copy(data, tmp_path / "train.jsonl")
+    monkeypatch.setattr("openbook.cli.demo.handbook", lambda: tmp_path)
+    monkeypatch.setattr("openbook.cli.demo.ASKED", (0, 3))
+    assert main(["demo", "--folder", str(tmp_path / "demo")]) == 0
+    said = capsys.readouterr().out
+    assert all(f"{number}." in said for number in range(1, 6)) and "before" in said and "after" in said
+    assert all(json.loads(lines[k])["prompt"] in " ".join(said.split()) for k in (0, 3))
 
 
 def test_two_processes_train_it(data: Path, tmp_path: Path) -> None:

@@ -97,9 +97,7 @@ def _handbook(folder: Path, seed: int, json: bool) -> None:
         emit_json({"run": str(run.folder), "rows": rows, "asked": answers, **run.result})
         return
     columns = {"questions": "{questions}", "book": "{book}", "before": "{before:.2f}", "after": "{after:.2f}"}
-    print_table(
-        rows, columns, "before, the model answers in sentences of its own, which do not count as the same words"
-    )
+    print_table(rows, columns, "before, the model answers in sentences of its own, which are not the same words")
     say("[bold]5.[/] Three new questions, with the book closed:")
     for answer in answers:
         out.print(f"   {answer['question']}\n   [cyan]{answer['answer']}[/]  (right: {answer['right']})")
