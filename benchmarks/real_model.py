@@ -169,13 +169,13 @@ def until_answered(model_of: Callable[[], Any], tokenizer_of: Callable[[], Any],
     return Until()
 
 
-def answer_ours(seed: int) -> dict[str, Any]:
+def answer_ours(seed: int, curriculum: str = "anneal") -> dict[str, Any]:
     from openbook.api import config_for
     from openbook.training.run import set_up, trainer_arguments
     from openbook.training.trainer import CELTrainer
 
     with tempfile.TemporaryDirectory() as folder:
-        config = config_for(data=HANDBOOK, seed=seed, **{"training.checkpoint_every": 0})
+        config = config_for(data=HANDBOOK, seed=seed, curriculum=curriculum, **{"training.checkpoint_every": 0})
         setup = set_up(config, Path(folder), None)
         arguments = trainer_arguments(config, folder, setup.plan.total)
         arguments.eval_strategy = "no"
@@ -254,7 +254,7 @@ def conversion() -> dict[str, Any]:
 SIDES: dict[str, Callable[..., dict[str, Any]]] = {
     "speed-ours": lambda others=1.0: speed_ours(float(others)),
     "speed-trl": speed_trl,
-    "answer-ours": lambda seed: answer_ours(int(seed)),
+    "answer-ours": lambda seed, curriculum="anneal": answer_ours(int(seed), curriculum),
     "answer-trl": lambda seed, limit: answer_trl(int(seed), float(limit)),
     "matmul": matmul,
     "exam": lambda *shares: exam(tuple(map(float, shares))),
@@ -318,6 +318,9 @@ def time_to_answer(has_trl: bool) -> Iterator[Row]:
     baseline = statistics.median(run["seconds"] for run in theirs) if theirs else None
     extra = {"ours": ours, "sft": theirs, "lower_bound": any(run["reached"] < ENOUGH for run in theirs)}
     yield Row("time to answer 95 %", seconds, "s", baseline, 5, "ratio", "less", extra=extra, at=f"{SEEDS} seeds")
+    plain = [side("answer-ours", seed, "no-context") for seed in range(SEEDS)]
+    seconds = statistics.median(run["seconds"] for run in plain)
+    yield Row("the same without the book", seconds, "s", baseline, better="less", extra={"ours": plain})
 
 
 if __name__ == "__main__":
