@@ -10,9 +10,9 @@ Three questions, each put to the model and to the one it started from:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict, dataclass, replace
 from importlib import resources
 from typing import Any
 
@@ -30,17 +30,18 @@ from openbook.training.batches import Collator, items, pad_id_of
 from openbook.training.config import RunConfig
 from openbook.training.encode import IGNORED, Encoder, is_unknown
 from openbook.training.exam import condition, examine
-from openbook.training.models import examined, load
+from openbook.training.models import examined, load_or_make
 from openbook.training.targets import target_logits
 
 WINDOW = 256  # tokens of prose that are read at a time
 TARGETS = 512  # tokens whose logits of two models are in memory at once
 PROMPTS = 32  # of the user's prompts, at most
 NEW = 24  # questions about invented facts
+BATCH = 16
 UNREAD = 0.01  # a vocabulary that lacks a larger share of the prose is none of a language's
 
 _ROLES = ("harbour master", "baker", "clockmaker", "ferryman", "bell founder", "beekeeper", "glazier", "lamplighter")
-_SYLLABLES = (
+_SYLLABLES = [
     "ka",
     "ro",
     "ve",
@@ -57,7 +58,7 @@ _SYLLABLES = (
     "su",
     "wen",
     "zan",
-)
+]
 
 
 @dataclass(frozen=True)
@@ -79,24 +80,19 @@ class Retention:
         return asdict(self) | {"perplexity_ratio": self.perplexity_ratio}
 
 
-def retention(
-    config: RunConfig, model: Any, encoder: Encoder, source: Source, start: Any = None, batch_size: int = 16
-) -> Retention | None:
-    """What a model has retained of the one it started from; None where there is nothing to compare it with.
-
-    `start` is that model, if it is at hand; adapters are turned off instead of loading it again.
-    """
+def retention(config: RunConfig, model: Any, encoder: Encoder, source: Source) -> Retention | None:
+    """What a model has retained of the one it started from; None where there is nothing to compare it with."""
     if config.model.path is None or not _reads_prose(encoder.tokenizer):
         return None
-    with _before(config, model, start) as (before, context):
-        kl, nats_before, nats_now = _compared(before, model, _prose(encoder), context)
-        asked = _asked(encoder, source, batch_size)
-        prompts = _compared(before, model, asked, context)[0] if asked else None
-        new = _new_books()
-        reader = encoder.of_bank(new.bank)
-        now = _read(model, reader, new, batch_size)
-        with context():
-            then = _read(before, reader, new, batch_size)
+    before, as_it_was = _before(config, model, source)
+    kl, nats_before, nats_now = _compared(before, model, _prose(encoder), as_it_was)
+    asked = _asked(encoder, source)
+    prompts = _compared(before, model, asked, as_it_was)[0] if asked else None
+    new = _new_books()
+    reader = encoder.of_bank(new.bank)
+    now = _read(model, reader, new)
+    with as_it_was():
+        then = _read(before, reader, new)
     perplexities = math.exp(nats_before), math.exp(nats_now)
     return Retention(str(config.model.path), kl, perplexities, prompts, (then, now))
 
@@ -111,19 +107,12 @@ def _text() -> str:
     return (resources.files("openbook.training") / "texts" / "northanger-abbey.txt").read_text(encoding="utf-8")
 
 
-@contextmanager
-def _before(config: RunConfig, model: Any, start: Any) -> Iterator[tuple[Any, Any]]:
-    """The model that training started from, and a context in which it is that one."""
-    if start is not None:
-        yield start, nullcontext
-    elif hasattr(model, "disable_adapter"):
-        yield model, model.disable_adapter
-    else:
-        before, _ = load(str(config.model.path), config.model.dtype)
-        size = model.get_input_embeddings().weight.shape[0]
-        if before.get_input_embeddings().weight.shape[0] < size:  # a thinking token was added
-            before.resize_token_embeddings(size)
-        yield before.to(next(model.parameters()).device), nullcontext
+def _before(config: RunConfig, model: Any, source: Source) -> tuple[Any, Callable[[], AbstractContextManager[Any]]]:
+    """The model that training started from, and a context in which it is that one: adapters are turned off there."""
+    if hasattr(model, "disable_adapter"):
+        return model, model.disable_adapter
+    before, _ = load_or_make(config.model, source, config.seed, config.think)
+    return before.to(next(model.parameters()).device), nullcontext
 
 
 def _prose(encoder: Encoder) -> list[dict[str, Tensor]]:
@@ -134,27 +123,22 @@ def _prose(encoder: Encoder) -> list[dict[str, Tensor]]:
     return [{"input_ids": row[None], "labels": row[None]} for row in rows]
 
 
-def _asked(encoder: Encoder, source: Source, batch_size: int) -> list[dict[str, Tensor]]:
-    """The user's prompts without their book, whose own tokens are to be predicted."""
-    count = min(PROMPTS, len(source))
-    plan = SamplingPlan(source, condition(curriculum_named("anneal"), 0.0), samples=count)
-    positions = np.arange(count)
-    examples = items(encoder.encode(*plan.at(positions), plan.namer(positions)), positions.tolist())
-    batches = Collator(pad_id_of(encoder.tokenizer), batch_size)
-    kinds = {item.position: item.kinds for item in examples}
-    found = []
-    for batch in batches(examples)["micro_batches"]:
-        labels = torch.full_like(batch["labels"], IGNORED)
-        for row, position in enumerate(batch["positions"].tolist()):
-            own = torch.from_numpy(np.flatnonzero(kinds[position] == CODE[Kind.PROMPT]))
-            labels[row, own] = batch["input_ids"][row, own]
-        if (labels[:, 1:] != IGNORED).any():
-            found.append({"input_ids": batch["input_ids"], "attention_mask": batch["attention_mask"], "labels": labels})
-    return found
+def _asked(encoder: Encoder, source: Source) -> list[dict[str, Tensor]]:
+    """The user's prompts without their book, whose own tokens are to be predicted; none if no prompt has any."""
+    positions = np.arange(min(PROMPTS, len(source)))
+    plan = SamplingPlan(source, condition(curriculum_named("anneal"), 0.0), samples=len(positions))
+    examples = [
+        replace(item, labels=np.where(item.kinds == CODE[Kind.PROMPT], item.ids, IGNORED))
+        for item in items(encoder.encode(*plan.at(positions), plan.namer(positions)), positions.tolist())
+    ]
+    asked = [item for item in examples if (item.labels[1:] != IGNORED).any()]
+    return Collator(pad_id_of(encoder.tokenizer), BATCH)(asked)["micro_batches"]
 
 
 @torch.inference_mode()
-def _compared(before: Any, now: Any, batches: Sequence[dict[str, Tensor]], context: Any) -> tuple[float, float, float]:
+def _compared(
+    before: Any, now: Any, batches: Sequence[dict[str, Tensor]], as_it_was: Callable[[], AbstractContextManager[Any]]
+) -> tuple[float, float, float]:
     """KL(before ‖ now), and what each of the two models needs for a token, in nats: means over all tokens."""
     device = next(now.parameters()).device
     sums, count = torch.zeros(3, dtype=torch.float64), 0
@@ -162,7 +146,7 @@ def _compared(before: Any, now: Any, batches: Sequence[dict[str, Tensor]], conte
         for batch in batches:
             batch = {name: value.to(device) for name, value in batch.items()}
             new, targets = target_logits(now, batch)
-            with context():
+            with as_it_was():
                 old, _ = target_logits(before, batch)
             for start in range(0, len(targets), TARGETS):
                 part = slice(start, start + TARGETS)
@@ -195,8 +179,8 @@ def _new_books() -> ListSource:
     return ListSource(records)
 
 
-def _read(model: Any, encoder: Encoder, source: Source, batch_size: int) -> float:
+def _read(model: Any, encoder: Encoder, source: Source) -> float:
     """Share of the answers' tokens that are right with the book open, each after the right ones before it."""
     rule = curriculum_named("anneal")
-    (row,) = examine(model, encoder, source, rule, (1.0,), wrong=False, samples=NEW, batch_size=batch_size)
+    (row,) = examine(model, encoder, source, rule, (1.0,), wrong=False, samples=NEW, batch_size=BATCH)
     return row.accuracy
