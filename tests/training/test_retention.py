@@ -30,14 +30,17 @@ def start(tmp_path: Path) -> Path:
 
 def measured(start: Path, change: float, records: list[dict[str, Any]] = RECORDS, **model: Any) -> Retention:
     """Retention of a model whose weights (its adapters', if it has any) were moved by noise of this size."""
-    config = RunConfig.model_validate({"data": "none.jsonl", "model": {"path": str(start), **model}})
-    source = ListSource(records)
+    config = RunConfig.model_validate(
+        {"data": "none.jsonl", "model": {"path": str(start), **model}, "think": "<MULL>"}  # it has no such token
+    )
+    source = ListSource(records, think=config.think)
     learned, tokenizer = load_or_make(config.model, source, config.seed, config.think)
     noise = torch.Generator().manual_seed(1)
     with torch.no_grad():
         for weight in (p for p in learned.parameters() if p.requires_grad):
             weight += change * torch.randn(weight.shape, generator=noise)
-    kept = retention(config, learned, Encoder(tokenizer, source.bank), source)
+    encoder = Encoder(tokenizer, source.bank, think=config.think)
+    kept = retention(config, learned, encoder, source)
     assert kept is not None
     return kept
 
@@ -60,7 +63,7 @@ def test_the_more_it_changes_the_more_it_loses(start: Path, model: dict[str, Any
 def test_a_thinking_token_that_was_added_is_the_same_one_before_and_after(start: Path) -> None:
     thinking = [RECORDS[0] | {"completion": " Well, Ilva", "answer": "Ilva", "thoughts": [" Well,"]}]
     kept = measured(start, 0.0, thinking)
-    assert kept.text_kl == pytest.approx(0, abs=1e-6) and kept == measured(start, 0.0, thinking)
+    assert kept.text_kl == kept.prompts_kl == 0 and kept == measured(start, 0.0, thinking)
 
 
 def test_prompts_without_a_token_of_their_own_are_not_compared(start: Path) -> None:

