@@ -15,11 +15,14 @@ from transformers.trainer_utils import IntervalStrategy
 from openbook.base.errors import InputError
 from openbook.book import ListSource
 from openbook.curriculum import SamplingPlan, curriculum_named
+from openbook.training import checkpoint
 from openbook.training.arguments import CELConfig
 from openbook.training.batches import Collator, PositionDataset
 from openbook.training.config import RunConfig
 from openbook.training.encode import Encoder
+from openbook.training.resolve import resolve
 from openbook.training.run import trainer_arguments
+from openbook.training.sources import exam_size_during
 from openbook.training.targets import all_logits_loss
 from openbook.training.trainer import CELTrainer, DivergedError
 
@@ -370,3 +373,55 @@ def test_plain_arguments_and_adapters_will_do(tmp_path: Path) -> None:
     trainer.train()
     trained = {name for name, parameter in trainer.model.named_parameters() if parameter.requires_grad}
     assert trained and all("lora" in name for name in trained) and trainer.state.global_step == 2
+
+
+# ---- what exams and checkpoints may cost
+
+
+def saved_steps(folder: Path, monkeypatch: pytest.MonkeyPatch, share: float) -> list[int]:
+    """The steps after which a training of ten steps was saved, if each step takes a second and saving three."""
+    clock, kept, save = [0.0], [], checkpoint.save
+
+    def slow(folder: Path, step: int, *arguments: Any, **options: Any) -> Path:
+        clock[0] += 3
+        kept.append(step)
+        return save(folder, step, *arguments, **options)
+
+    class Ticks(TrainerCallback):
+        def on_step_end(self, *_: Any, **__: Any) -> None:
+            clock[0] += 1
+
+    monkeypatch.setattr(checkpoint, "save", slow)
+    monkeypatch.setattr("openbook.training.trainer.time.monotonic", lambda: clock[0])
+    records = [{"prompt": f"{k}?", "completion": " yes"} for k in range(10)]
+    args = CELConfig(str(folder), per_device_train_batch_size=1, save_steps=1, checkpoint_share=share, use_cpu=True)
+    options: dict[str, Any] = {"train_dataset": records, "processing_class": byte_level(), "callbacks": [Ticks()]}
+    CELTrainer(tiny(), args, **options).train()
+    return kept
+
+
+def test_checkpoints_take_no_more_than_their_share_of_the_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert saved_steps(tmp_path / "all", monkeypatch, 1.0) == [*range(1, 11)]
+    monkeypatch.undo()
+    assert saved_steps(tmp_path / "half", monkeypatch, 0.5) == [1, 4, 7, 10]
+
+
+def test_exams_during_training_cost_about_a_tenth_of_it_and_the_last_one_is_whole(tmp_path: Path) -> None:
+    records = [{"prompt": f"{k}?", "completion": " yes"} for k in range(40)]
+    own = resolve({"data": "none.jsonl", "model": "scratch"})
+    assert exam_size_during(own, 12_000) == 180  # ten exams of 180 examples, each two thirds of a step forth and back
+    assert exam_size_during(own, 40) == 8
+    assert exam_size_during(resolve({"task": {}}), 12_000) is None
+    assert exam_size_during(resolve({"data": "none.jsonl", "model": "scratch", "exam": {"during": 5}}), 12_000) == 5
+    sizes = []
+    args = CELConfig(str(tmp_path), eval_strategy="steps", eval_steps=2, exam_samples_during=3, use_cpu=True)
+    trainer = CELTrainer(tiny(), args, train_dataset=records, processing_class=byte_level())
+
+    class Sizes(TrainerCallback):
+        def on_evaluate(self, *_: Any, **__: Any) -> None:
+            sizes.append(trainer.exam_rows()[0].samples)
+
+    trainer.add_callback(Sizes())
+    trainer.train()
+    assert sizes == [3, 3, 40]  # after steps 2 and 4, and after the last, 5
+    assert trainer.exam_rows()[0].samples == 40
