@@ -378,13 +378,10 @@ def exam_endpoint(
         config, source = None, load(data)
     curriculum, about = _asked(config, source, data is not None, samples, seed, others)
     endpoint = Endpoint(url, model, timeout, os.environ.get(API_KEY))
-    with bar("exam", len(shares) + source.can_mislead) as advance:
-        work = len(shares) + source.can_mislead
-
-        def told(part: float) -> None:
-            advance(part * work)
-
-        rows = examine_endpoint(endpoint, source, curriculum, shares, **about, max_tokens=max_tokens, advance=told)
+    work = len(shares) + source.can_mislead
+    with bar("exam", work) as advance:
+        about |= {"max_tokens": max_tokens, "advance": lambda part: advance(part * work)}
+        rows = examine_endpoint(endpoint, source, curriculum, shares, **about)
     return Exam(rows, others=curriculum.others, endpoint=endpoint.url, model=endpoint.model)
 
 

@@ -169,7 +169,7 @@ def examine_sections(
     Sections go by name, or by number where they have none or there are more than `NAMES`. One that no example needs has
     no row.
     """
-    plan, positions = _questions(source, condition(curriculum, 1.0), samples, seed)
+    plan, positions = exam_plan(source, condition(curriculum, 1.0), samples, seed)
     shelf, opened = plan.at(positions)
     opened = encoder.fitted(shelf, opened, plan.namer(positions))
     is_open = opened.slots != NONE
@@ -208,12 +208,12 @@ def conditions(
         raise InputError(f"shares of the book are between 0 and 1, not {list(shares)}")
     asked = [(share, False) for share in shares] + [(1.0, True)] * (wrong and source.can_mislead)
     return [
-        (share, misled, *_questions(source, condition(curriculum, share, misled), samples, seed))
+        (share, misled, *exam_plan(source, condition(curriculum, share, misled), samples, seed))
         for share, misled in asked
     ]
 
 
-def _questions(source: Source, curriculum: Curriculum, samples: int, seed: int) -> tuple[SamplingPlan, np.ndarray]:
+def exam_plan(source: Source, curriculum: Curriculum, samples: int, seed: int) -> tuple[SamplingPlan, np.ndarray]:
     """The plan of an exam and its positions."""
     if samples < 1:
         raise InputError(f"an exam of {samples} examples says nothing: use at least one")

@@ -27,14 +27,14 @@ from openbook.training.batches import Item, items
 from openbook.training.card import MARK, Base, base_of, card, shown
 from openbook.training.config import RunConfig
 from openbook.training.encode import Encoder
-from openbook.training.exam import _questions, condition, correct_answers
+from openbook.training.exam import condition, correct_answers, exam_plan
 from openbook.training.folder import RunFolder
 from openbook.training.gguf_file import About, WeightType
 from openbook.training.hub import Hub
 from openbook.training.models import load, load_placed, load_shape, load_tokenizer, window_of
-from openbook.training.reopen import finished_config
+from openbook.training.reopen import examined_on, finished_config
 from openbook.training.shipped import located
-from openbook.training.sources import EXAM_START, encoder_for, exam_size, recorded_date, recorded_source, task_source
+from openbook.training.sources import encoder_for, exam_size, recorded_date
 from openbook.training.store import read_gguf
 
 Form = Literal["gguf", "merged", "adapter"]
@@ -226,17 +226,13 @@ class Exam:
     @classmethod
     def of(cls, folder: Path, config: RunConfig, tokenizer: Any, window: int | None) -> Exam:
         try:
-            source: Source
-            if config.task is not None:
-                source = task_source(config.task, config.exam.samples, EXAM_START)
-            else:
-                source = recorded_source(folder, config)
+            _, source = examined_on(folder)
         except InputError as error:
             return cls(None, problem=f"The answers were not compared: {error}")
         length = config.training.max_length or window
         encoder = encoder_for(config, tokenizer, source, length, recorded_date(folder))
         closed = condition(config.curriculum, 0.0)
-        plan, positions = _questions(source, closed, exam_size(config), config.seed)
+        plan, positions = exam_plan(source, closed, exam_size(config), config.seed)
         shelf, opened = plan.at(positions)
         examples = items(encoder.encode(shelf, opened, plan.namer(positions)), positions.tolist())
         texts = [tokenizer.decode(item.ids) for item in examples]
