@@ -81,8 +81,8 @@ class ModelConfig(Strict):
     tie_embeddings: bool = Field(False, description="Use one matrix for embedding and output layer")
     dtype: Literal["float32", "bfloat16", "auto"] = Field(
         "float32",
-        description="Type of the weights in training; auto keeps the type they are stored in. By default bfloat16 where "
-        "a pre-trained model learns your own data on a machine that is quick with it",
+        description="Type of the weights in training; auto keeps the type they are stored in. By default bfloat16 "
+        "where a pre-trained model learns your own data on a machine that is quick with it",
     )
     lora: LoraConfig | None = None
 
